@@ -1,0 +1,61 @@
+"""Hardware counters of every kernel of a snippet, read by Nsight Compute (`ncu`) and parsed from its CSV."""
+import csv
+import glob
+import re
+import shutil
+
+# Our key, with its unit, for each metric; ncu prints base units (bytes, percent, counts) when asked.
+METRICS = {
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "registers": "launch__registers_per_thread",
+    "instructions_count": "smsp__inst_executed.sum",
+    "issue_active_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "dram_active_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+}
+RANGE = "measure:"  # an NVTX range around each call that is counted
+
+
+def tool() -> str | None:
+    return shutil.which("ncu") or next(iter(sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"), reverse=True)), None)
+
+
+def command(log: str) -> list[str]:
+    """ncu's own options: clocks are left as they are, and only what the worker brackets is counted."""
+    return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--profile-from-start", "off",
+            "--clock-control", "none", "--target-processes", "all", "--log-file", log,
+            "--metrics", ",".join(METRICS.values())]
+
+
+def parse(text: str) -> dict[str, list[dict]]:
+    """ncu's CSV as {range: [counters of each kernel, in order of launch]}. Raises ValueError where there is no table."""
+    lines = text.splitlines()
+    begin = next((row for row, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if begin is None:
+        raise ValueError(next((line for line in lines if "ERR" in line), "ncu printed no table").strip("= "))
+    rows = list(csv.DictReader(lines[begin:]))[1:]  # the first row holds the units
+    found: dict[str, list[dict]] = {}
+    for row in rows:
+        label = re.search(rf"{RANGE}([^:\"]+)", " ".join(value for key, value in row.items() if "Domain" in (key or "")))
+        counters = {key: _number(row.get(metric)) for key, metric in METRICS.items()}
+        found.setdefault(label[1] if label else "", []).append({"kernel": row["Kernel Name"], **counters})
+    return found
+
+
+def _number(text: str | None) -> float | int | None:
+    if not text or not re.fullmatch(r"[\d,]+(\.\d+)?", text):
+        return None
+    value = float(text.replace(",", ""))
+    return int(value) if value.is_integer() else round(value, 2)
+
+
+def attach(results: list[dict], counted: dict[str, list[dict]]) -> None:
+    """Put each kernel's counters beside its times. Copies by the driver (Memcpy, Memset) are no kernels to ncu."""
+    for index, result in enumerate(results):
+        launched = [kernel for kernel in result.get("kernels") or [] if not kernel["name"].startswith("Mem")]
+        rows = counted.get(str(index), [])
+        if not launched or len(rows) != len(launched):
+            result["counters_missing"] = f"ncu saw {len(rows)} kernels where the profiler saw {len(launched)}"
+            continue
+        for kernel, row in zip(launched, rows, strict=True):
+            kernel["counters"] = {key: row[key] for key in METRICS}

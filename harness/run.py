@@ -1,0 +1,152 @@
+"""Measures the snippets whose records need it, one fresh process after another, and keeps each good record. No torch."""
+import json
+import subprocess
+import tempfile
+import time
+from collections import deque
+from datetime import date
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness import counters, process, record, snippet
+
+LOGS = snippet.ROOT / ".cache" / "logs"
+GUESS_S = 90.0  # of a snippet that was never measured
+
+
+def this_machine() -> dict:
+    """Description of the GPU here, asked of a child so that this process never imports torch. Raises ChildError."""
+    with tempfile.TemporaryDirectory() as cache:
+        asked = subprocess.run(process.worker("machine"), cwd=snippet.ROOT, env=process.environment(Path(cache)),
+                               capture_output=True, text=True, timeout=120)
+    if asked.returncode:
+        tail = asked.stderr.strip().splitlines()[-1:] or ["no output"]
+        raise process.ChildError(f"this machine's GPU cannot be described: {tail[0]}; is torch with CUDA installed?")
+    return json.loads(asked.stdout.strip().splitlines()[-1])
+
+
+def plan(names: list[str], machine: dict, again: bool) -> dict[str, str]:
+    """The snippets to measure, each with its reason."""
+    reasons = {}
+    for name in names:
+        try:
+            state = record.freshness(name, machine["name"], machine)
+        except record.RecordError as error:
+            state = str(error)
+        if again or state != "fresh":
+            reasons[name] = "asked for" if again else state
+    return reasons
+
+
+def measure_all(names: list[str], machine: dict, again: bool, console: Console) -> list[str]:
+    """Measure what needs it; returns the names that failed. Their earlier records stay as they are."""
+    reasons = plan(names, machine, again)
+    console.print(f"{machine['gpu']}: {len(names)} snippets, {len(names) - len(reasons)} fresh, {len(reasons)} to measure")
+    failed = []
+    left_s = sum(_expected_s(name, machine["name"]) for name in reasons)
+    with _progress(console) as progress:
+        task = progress.add_task("", total=len(reasons), left="")
+        for number, (name, reason) in enumerate(reasons.items(), 1):
+            progress.update(task, description=name, left=f"about {left_s:.0f} s left")
+            if not console.is_terminal:
+                console.print(f"[{number}/{len(reasons)}] {name} ({reason}), about {left_s:.0f} s left", markup=False)
+            if not _kept(name, machine["name"], console):
+                failed.append(name)
+            left_s -= _expected_s(name, machine["name"])
+            progress.advance(task)
+    return failed
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                    TextColumn("{task.fields[left]}"), console=console, disable=not console.is_terminal)
+
+
+def _expected_s(name: str, machine: str) -> float:
+    for where in (machine, record.REFERENCE):
+        try:
+            return record.read(record.path(where, name))["duration_s"]
+        except (OSError, record.RecordError):
+            continue
+    return GUESS_S
+
+
+def _kept(name: str, machine: str, console: Console) -> bool:
+    """Measure one snippet and write its record; say by name what went wrong."""
+    log = LOGS / f"{name}.log"
+    log.unlink(missing_ok=True)
+    begun = time.monotonic()
+    try:
+        answer = measure(name, log)
+        answer["duration_s"] = round(time.monotonic() - begun, 1)
+        record.write(answer, record.path(machine, name))
+    except (process.ChildError, record.RecordError, snippet.SnippetError) as error:
+        console.print(f"FAILED {name}: {error}; run it again with: python -m harness run {name}", markup=False)
+        console.print(f"  the end of {log.relative_to(snippet.ROOT).as_posix()}:", markup=False)
+        for line in _tail(log):
+            console.print(f"  | {line}", markup=False, highlight=False)
+        return False
+    log.unlink(missing_ok=True)
+    console.print(f"  measured {name} in {answer['duration_s']} s", markup=False)
+    return True
+
+
+def _tail(log: Path, lines: int = 20) -> list[str]:
+    if not log.exists():
+        return ["(no log was written)"]
+    return list(deque(log.read_text(encoding="utf-8", errors="replace").splitlines(), lines))
+
+
+def measure(name: str, log: Path) -> dict:
+    """A record's content, from processes of its own: the measurement, then compile times and counters where wanted."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache, limit_s = Path(folder), snippet.constant(name, "time_limit_s", 600)
+        answer = _answer(process.worker("measure", name), cache, log, limit_s)
+        if answer.get("results"):
+            _count(name, answer, cache, log, limit_s)
+        timed = snippet.constant(name, "compile_times", {})  # {case: [variants whose compile time is wanted]}
+        for result in answer.get("results", []):
+            if result["outcome"] == "measured" and result["variant"] in timed.get(result["case"], ()):
+                result["compile_s"] = _compile_s(name, result["case"], result["variant"], log, limit_s)
+    what = snippet.kind(snippet.path(name))
+    return {"snippet": name, "kind": what, "method_version": snippet.METHOD[what], "digest": snippet.digest(name),
+            "date": date.today().isoformat(), "commit": _commit(), **answer}
+
+
+def _answer(command: list[str], cache: Path, log: Path, limit_s: float):
+    out = cache / "answer.json"
+    out.unlink(missing_ok=True)
+    process.run([*command[:5], str(out), *command[5:]], cache, log, limit_s)
+    try:
+        return json.loads(out.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise process.ChildError("ended well but left no result") from None
+
+
+def _count(name: str, answer: dict, cache: Path, log: Path, limit_s: float) -> None:
+    """Hardware counters of each kernel; where they cannot be read, the reason."""
+    if not counters.tool():
+        answer["counters_missing"] = "Nsight Compute (ncu) is not installed"
+        return
+    table = cache / "ncu.csv"
+    try:
+        process.run(counters.command(str(table)) + process.worker("count", name), cache, log, limit_s)
+        counters.attach(answer["results"], counters.parse(table.read_text(encoding="utf-8")))
+    except (process.ChildError, OSError, ValueError) as error:
+        answer["counters_missing"] = f"Nsight Compute could not read the counters: {error}"[:300]
+
+
+def _compile_s(name: str, case: str, variant: str, log: Path, limit_s: float) -> dict:
+    """Seconds of a first call with an empty cache, then of one in a new process that finds it filled."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = process.worker("compile", name, case, variant)
+        return {state: _answer(command, Path(folder), log, limit_s) for state in ("cold", "warm")}
+
+
+def _commit() -> str | None:
+    """The commit the snippets were at, with a + where the tree had changes; None outside a repository."""
+    asked = subprocess.run(["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=snippet.ROOT,
+                           capture_output=True, text=True)
+    return asked.stdout.strip() or None

@@ -1,0 +1,134 @@
+"""What a page's blocks print: tables, kernel lists and charts of a record, each with its provenance. No torch.
+
+Every function returns HTML for the page's language. Templates escape what they show: a record is data from outside.
+"""
+from pathlib import Path
+
+import jinja2
+
+from harness import record, units
+from harness.kernel_names import short
+from harness.labels import word
+from harness.results import Missing, Node, copy_ceiling_gbps, floor_us, load, matmul_ceiling_tflops, samples_median
+from harness.snippet import digest, names
+from harness.state import page
+
+DTYPES = ("fp16", "bf16", "tf32", "fp32")
+_templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
+                                trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+_templates.globals |= {"word": word, "units": units, "page": page, "short": short}
+_templates.filters["zip"] = zip
+
+
+def table(name: str, case: str, columns: tuple = ("time", "kernels", "kernel_time", "peak", "traffic", "share", "speedup")) -> str:
+    """A row a variant; the speed-up is against the first. Also: error, enqueue, compile."""
+    def rows(results: Node) -> str:
+        return _render("table.html", results=results[case].values(), columns=columns, share=_share,
+                       first=next(iter(results[case].values())))
+    return _figures(name, rows)
+
+
+def kernels(name: str, case: str, *variants: str) -> str:
+    """The kernels of each variant in the order in which they ran."""
+    return _figures(name, lambda results: _render(
+        "kernels.html", results=[results[case][variant] for variant in variants or results[case]]))
+
+
+def bars(name: str, *results: tuple[str, str], floor: bool = True, title: dict) -> str:
+    """A bar for each (case, variant): median time, the middle half of the samples, and the floor of the first."""
+    def chart(loaded: Node) -> str:
+        found = [loaded[case][variant] for case, variant in results]
+        measured = [result for result in found if result["outcome"] == "measured"]
+        cases = {result["case"] for result in found}
+        rows = [{"label": _label(result, len(cases) > 1), **result["call_us"]} for result in measured]
+        line = floor_us(measured[0], loaded["machine"]["name"]) if floor and measured else None
+        return _render("bars.html", rows=rows, floor=line, title=title[page.language],
+                       top=1.02 * max([row["q3"] for row in rows] + [line or 0], default=1))
+    return _figures(name, chart)
+
+
+def clocks(name: str, labels: dict) -> str:
+    """Every mode of a capture under every clock: median of the samples."""
+    return _figures(name, lambda data: _render(
+        "clocks.html", modes={mode: data[mode] for mode in data if mode not in ("machine", "record")},
+        labels=labels[page.language], median=samples_median))
+
+
+def ceilings() -> str:
+    """The machine's own copy bandwidth and matrix-product rates, and the size that gave each."""
+    def rows(results: Node) -> str:
+        machine = results["machine"]["name"]
+        found = [(word("copy"), f"{copy_ceiling_gbps(machine):,.0f} GB/s", "machine/copy")]
+        found += [(word("matmul", dtype), f"{matmul_ceiling_tflops(dtype, machine):,.1f} TFLOP/s", "machine/matmul")
+                  for dtype in DTYPES]
+        return _render("ceilings.html", rows=found)
+    return _figures("machine/copy", rows) + _provenance("machine/matmul", _shown()[0])
+
+
+def machine_facts() -> str:
+    return "".join(_render("facts.html", facts=load("machine/copy", machine)["machine"]) for machine in _shown())
+
+
+def records() -> str:
+    """Every snippet on every machine: when it was measured, and whether it still stands."""
+    rows = [{"name": name, "machine": machine, "state": record.freshness(name, machine),
+             "record": load(name, machine)["record"] if record.path(machine, name).exists() else None}
+            for machine in record.machines() for name in names()]
+    return _render("records.html", rows=rows)
+
+
+def claims_result(machine: str, attempted: int, failures: list[str]) -> str:
+    return _render("claims.html", machine=_gpu(machine), attempted=attempted, failures=failures,
+                   reference=machine == record.REFERENCE)
+
+
+def _shown() -> list[str]:
+    """The reference machine, then the one that builds, if it is another and has any record."""
+    other = page.here if page.here != record.REFERENCE and page.here in record.machines() else None
+    return [record.REFERENCE, *filter(None, [other])]
+
+
+def _figures(name: str, draw) -> str:
+    """What `draw` makes of the snippet's record on each machine shown, with the reason where there is none."""
+    parts = []
+    for machine in _shown():
+        try:
+            results = load(name, machine)
+        except Missing:
+            if machine == record.REFERENCE:
+                raise
+            parts.append(_render("absent.html", text=word("no_record", _gpu(machine))))
+            continue
+        reason = results["record"].get("unsupported")
+        body = _render("absent.html", text=word("cannot_run", _gpu(machine), reason)) if reason else draw(results)
+        parts.append(_render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine))
+    return "\n".join(parts)
+
+
+def _provenance(name: str, machine: str) -> str:
+    content = load(name, machine)["record"]
+    return _render("provenance.html", record=content, name=name, stale=content["digest"] != digest(name),
+                   elsewhere=machine != page.here)
+
+
+def _gpu(machine: str) -> str:
+    found = next((name for name in names() if record.path(machine, name).exists()), None)
+    return load(found, machine)["machine"]["gpu"] if found else machine
+
+
+def _share(result: Node) -> float:
+    """Of the copy ceiling: the time that the least bytes would take, over the time that the call took."""
+    return floor_us(result, page.machine) / result["call_us"]["median"]
+
+
+def _label(result: Node, with_case: bool) -> str:
+    return f"{result['case']} · {result['variant']}" if with_case else result["variant"]
+
+
+def _render(template: str, **values) -> str:
+    return _templates.get_template(template).render(**{key: _safe(value) for key, value in values.items()})
+
+
+def _safe(value):
+    """What a template of ours made is HTML already."""
+    return jinja2.utils.markupsafe.Markup(value) if isinstance(value, str) and value.startswith("<") else value

@@ -1,0 +1,142 @@
+"""A snippet: a file under snippets/ that gives a comparison (`variants`) or a capture (`capture`).
+
+Nothing here imports torch: what a snippet is, and its digest, are read from its source.
+"""
+import ast
+import hashlib
+import importlib
+import io
+import sys
+import tokenize
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SNIPPETS = ROOT / "snippets"
+# Raise a version when the way of measuring changes: it is part of the digest, so its records become stale.
+METHOD = {"comparison": 1, "capture": 1}
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
+
+
+class SnippetError(Exception):
+    """A snippet that does not exist or does not keep the contract."""
+
+
+def path(name: str) -> Path:
+    return SNIPPETS / f"{name}.py"
+
+
+def kind(file: Path) -> str | None:
+    """"capture", "comparison", or None for a file that is only imported by snippets."""
+    tops = ast.parse(file.read_text(encoding="utf-8")).body
+    if any(isinstance(node, ast.FunctionDef) and node.name == "capture" for node in tops):
+        return "capture"
+    return "comparison" if "variants" in _assigned(tops) else None
+
+
+def _assigned(tops: list[ast.stmt]) -> dict[str, ast.expr]:
+    return {target.id: node.value for node in tops if isinstance(node, ast.Assign)
+            for target in node.targets if isinstance(target, ast.Name)}
+
+
+def names(*prefixes: str) -> list[str]:
+    """Every snippet, or those named by a full name or a folder. Raises SnippetError for a name that matches none."""
+    found = [file.relative_to(SNIPPETS).with_suffix("").as_posix()
+             for file in sorted(SNIPPETS.rglob("*.py")) if kind(file)]
+    for prefix in prefixes:
+        if not any(_under(name, prefix) for name in found):
+            raise SnippetError(f"no snippet is named {prefix}; there are: {', '.join(found)}")
+    return [name for name in found if not prefixes or any(_under(name, p) for p in prefixes)]
+
+
+def _under(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix.rstrip("/") + "/")
+
+
+def load(name: str):
+    """Import the snippet as a module. Raises SnippetError where it breaks the contract."""
+    if str(SNIPPETS) not in sys.path:
+        sys.path.insert(0, str(SNIPPETS))
+    module = importlib.import_module(name.replace("/", "."))
+    if kind(path(name)) == "comparison":
+        missing = [part for part in ("inputs", "reference", "small", "tolerance") if not hasattr(module, part)]
+        if missing:
+            raise SnippetError(f"snippets/{name}.py: a comparison also needs {', '.join(missing)}")
+    return module
+
+
+def constant(name: str, key: str, default):
+    """A literal that the snippet assigns at its top, read without importing it."""
+    value = _assigned(ast.parse(path(name).read_text(encoding="utf-8")).body).get(key)
+    return default if value is None else ast.literal_eval(value)
+
+
+@cache
+def digest(name: str) -> str:
+    """SHA-256 over what the snippet does: its tokens, those of what it imports from snippets/, and the method.
+
+    Comments, docstrings, blank lines and layout do not count. A capture records line numbers, so there they do.
+    """
+    what = kind(path(name))
+    seen: dict[Path, list] = {}
+    _collect(path(name), what == "capture", seen)
+    parts = [f"{what} {METHOD[what]}"]
+    parts += [f"{file.relative_to(SNIPPETS).as_posix()} {tokens}" for file, tokens in sorted(seen.items())]
+    return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _collect(file: Path, with_lines: bool, seen: dict[Path, list]) -> None:
+    source = file.read_text(encoding="utf-8")
+    seen[file] = normalised_tokens(source, with_lines)
+    for module in _imported(ast.parse(source)):
+        other = SNIPPETS / (module.replace(".", "/") + ".py")
+        if other.is_file() and other not in seen:
+            _collect(other, with_lines, seen)
+
+
+def _imported(tree: ast.AST) -> list[str]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def normalised_tokens(source: str, with_lines: bool = False) -> list[tuple]:
+    """The source as (type, text) tokens, or (type, text, line), equal on Python 3.11 to 3.13."""
+    kept: list[tuple] = []
+    line: list[tuple] = []
+    for kind_name, text, row in _tokens(source):
+        line.append((kind_name, text, row) if with_lines else (kind_name, text))
+        if kind_name == "NEWLINE":
+            words = [token for token in line if token[0] not in ("NEWLINE", "INDENT", "DEDENT")]
+            if [token[0] for token in words] == ["STRING"]:  # a docstring
+                line = [token for token in line if token[0] in ("INDENT", "DEDENT")]
+            kept, line = kept + line, []
+    return kept + line
+
+
+def _tokens(source: str):
+    """Python 3.12 splits an f-string into parts where 3.11 gives one STRING: join them again from the source."""
+    rows = source.splitlines(keepends=True)
+    depth, start = 0, (0, 0)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        name = tokenize.tok_name[token.type]
+        if name == "FSTRING_START":
+            start = token.start if depth == 0 else start
+            depth += 1
+        elif name == "FSTRING_END":
+            depth -= 1
+            if depth == 0:
+                yield "STRING", _slice(rows, start, token.end), start[0]
+        elif depth == 0 and token.type not in LAYOUT:
+            yield name, "" if name in ("NEWLINE", "INDENT", "DEDENT") else token.string, token.start[0]
+
+
+def _slice(rows: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    if start[0] == end[0]:
+        return rows[start[0] - 1][start[1]:end[1]]
+    middle = rows[start[0]:end[0] - 1]
+    return "".join([rows[start[0] - 1][start[1]:], *middle, rows[end[0] - 1][:end[1]]])

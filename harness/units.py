@@ -1,0 +1,32 @@
+"""Numbers as pages print them, with units: GB/s is 1e9 bytes a second, GiB a size."""
+
+
+def us(value: float) -> str:
+    """Microseconds; milliseconds from 10 ms on."""
+    if value >= 1e4:
+        return f"{value / 1e3:.1f} ms"
+    return f"{value:.1f} µs" if value < 1000 else f"{value:,.0f} µs"
+
+
+def size(value: float) -> str:
+    """A size in memory, binary units."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value:.0f} B"
+
+
+def traffic(value: float) -> str:
+    """Bytes moved, decimal units as bandwidth has."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def seconds(value: float) -> str:
+    return f"{value:.1f} s"
