@@ -31,6 +31,8 @@ def parse(text: str) -> dict[str, list[dict]]:
     """ncu's CSV as {range: [counters of each kernel, in order of launch]}. Raises ValueError where there is no table."""
     lines = text.splitlines()
     begin = next((row for row, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if begin is None and "No kernels were profiled" in text:
+        return {}
     if begin is None:
         raise ValueError(next((line for line in lines if "ERR" in line), "ncu printed no table").strip("= "))
     rows = list(csv.DictReader(lines[begin:]))[1:]  # the first row holds the units
@@ -54,8 +56,10 @@ def attach(results: list[dict], counted: dict[str, list[dict]]) -> None:
     for index, result in enumerate(results):
         launched = [kernel for kernel in result.get("kernels") or [] if not kernel["name"].startswith("Mem")]
         rows = counted.get(str(index), [])
-        if not launched or len(rows) != len(launched):
+        if len(rows) != len(launched):
             result["counters_missing"] = f"ncu saw {len(rows)} kernels where the profiler saw {len(launched)}"
             continue
+        if len(launched) < len(result.get("kernels") or []):
+            result["counters_missing"] = "a copy or fill by the driver is no kernel to Nsight Compute"
         for kernel, row in zip(launched, rows, strict=True):
             kernel["counters"] = {key: row[key] for key in METRICS}

@@ -7,10 +7,10 @@ CATEGORIES = [
     ("matmul", r"gemm|cutlass|xmma|wgmma|nvjet|cublas|magma|s16816|triton_tem|matmul|splitK"),
     ("copy", r"^Memcpy|Copy<|copy_kernel|CopyFunctor|CatArray|triton_poi_fused_(clone|copy)"),
     ("reduction", r"reduce|softmax|norm|triton_red|triton_per|RowwiseMoments|scan"),
-    ("pointwise", r"elementwise|vectorized|unrolled|triton_poi|multi_tensor_apply|^Memset|fill"),
+    ("pointwise", r"elementwise|vectorized|unrolled|triton_poi|multi_tensor_apply|fill"),
 ]
-_FUNCTOR = re.compile(r"(\w*(?:Functor|KernelImpl|_kernel_cuda|OnSelf)\w*)")
-_OPERATION = re.compile(r"binary_internal::(\w+)|at::(?:native::)?(Copy)<")
+_FUNCTOR = re.compile(r"(\w*(?:Functor|KernelImpl|OnSelf)\w*)")
+_OPERATION = re.compile(r"binary_internal::(\w+)|at::(?:native::)?(Copy)<|at::native::(?:\(anonymous namespace\)::)?(launch_\w+)")
 
 
 def category(name: str) -> str:

@@ -36,7 +36,7 @@ def _events(call, clock: Clock) -> list[dict]:
             clock.prepare()  # ends with a spin kernel, which marks where the call begins
             call()
             torch.cuda._sleep(1000)  # and one that marks where it ends
-        torch.cuda.synchronize()
+            torch.cuda.synchronize()  # a pause, as between the samples of a call: a hot card clocks lower
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace.json")
         profile.export_chrome_trace(str(trace))

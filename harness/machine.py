@@ -52,5 +52,5 @@ def _from_driver() -> dict:
                             "--format=csv,noheader,nounits"], capture_output=True, text=True)
     values = [value.strip() for value in query.stdout.strip().split(",")] if query.returncode == 0 else [""] * len(fields)
     found = dict(zip(fields, values, strict=False))
-    number = {key: float(found[key]) if re.fullmatch(r"[\d.]+", found.get(key, "")) else None for key in fields}
+    number = {key: float(found[key]) if re.fullmatch(r"\d+(\.\d+)?", found.get(key, "")) else None for key in fields}
     return {**number, "driver": found.get("driver") or None}

@@ -1,5 +1,6 @@
 """Measures the snippets whose records need it, one fresh process after another, and keeps each good record. No torch."""
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -146,7 +147,7 @@ def _compile_s(name: str, case: str, variant: str, log: Path, limit_s: float) ->
 
 
 def _commit() -> str | None:
-    """The commit the snippets were at, with a + where the tree had changes; None outside a repository."""
+    """The commit the snippets were at, with a + where the tree had changes. A copy without history: $SOURCE_COMMIT."""
     asked = subprocess.run(["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=snippet.ROOT,
                            capture_output=True, text=True)
-    return asked.stdout.strip() or None
+    return asked.stdout.strip() or os.environ.get("SOURCE_COMMIT")

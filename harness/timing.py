@@ -75,7 +75,7 @@ def _unstable(summary: dict) -> bool:
     return summary["q3"] - summary["q1"] > UNSTABLE_SHARE * summary["median"]
 
 
-def enqueue_us(call, count: int = 50) -> dict:
+def enqueue_us(call, count: int = 200) -> dict:
     """Summary of the host's time until the call returns, on an idle device."""
     samples = []
     for _ in range(count):

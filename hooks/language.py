@@ -27,7 +27,8 @@ def on_config(config):
         config.site_url += prefix
     if state.language == "zh" and find_spec("jieba") is None:
         log.info("jieba is not installed: the Chinese search goes by characters instead of words")
-        config.plugins["search"].config["separator"] = CHARACTERS
+        search = next(plugin for name, plugin in config.plugins.items() if name.endswith("search"))
+        search.config["separator"] = CHARACTERS
     return config
 
 

@@ -2,6 +2,7 @@
 import time
 
 import torch
+from torch._dynamo.utils import counters
 from torch.utils.benchmark import Timer
 
 from fusion.pointwise.chain import compiled_chain, inputs
@@ -42,11 +43,19 @@ CLOCKS = {
 # --8<-- [end:clocks]
 
 
-def timer_blocks(call, runs=8):
-    """What `Timer.blocked_autorange` says, and how many calls it chose to put in a block, a run after another."""
+# --8<-- [start:timer]
+def timer_runs(call, count=8):
+    """`Timer.blocked_autorange`, a run after another: what it says, how many calls it put in a block, what compiled."""
     timer = Timer("call()", globals={"call": call})
-    found = [timer.blocked_autorange() for _ in range(runs)]
-    return {"samples_us": [run.median * 1e6 for run in found], "calls_in_a_block": [run.number_per_run for run in found]}
+    runs = {"samples_us": [], "calls_in_a_block": [], "graphs_compiled": []}
+    for _ in range(count):
+        before = counters["stats"]["unique_graphs"]
+        run = timer.blocked_autorange()
+        runs["samples_us"].append(run.median * 1e6)
+        runs["calls_in_a_block"].append(run.number_per_run)
+        runs["graphs_compiled"].append(counters["stats"]["unique_graphs"] - before)
+    return runs
+# --8<-- [end:timer]
 
 
 def capture(device="cuda"):
@@ -58,5 +67,5 @@ def capture(device="cuda"):
             function(*args)
         data[mode] = {name: {"samples_us": [clock(lambda: function(*args)) for _ in range(30)]}
                       for name, clock in CLOCKS.items()}
-        data[mode]["timer"] = timer_blocks(lambda: function(*args))
+        data[mode]["timer"] = timer_runs(lambda: function(*args))
     return data
