@@ -19,7 +19,7 @@ def build(arguments) -> int:
     else:
         console.print("no NVIDIA GPU here: the committed records are rendered as they are")
     site.build(here)
-    console.print(f"site/ is built; open site/index.html through a server: python -m http.server -d site")
+    console.print("site/ is built; open site/index.html through a server: python -m http.server -d site")
     return _report(failed)
 
 

@@ -6,8 +6,6 @@ from harness.show import _shown, claims_result
 from harness.snippet import SNIPPETS
 from harness.state import page
 
-FLAGS = doctest.NUMBER if hasattr(doctest, "NUMBER") else 0
-
 
 def check(name: str, machine: str = REFERENCE) -> tuple[int, list[str]]:
     """(examples run, sources of those that failed) of snippets/<name>/claims.pycon against a machine's records."""

@@ -2,12 +2,16 @@
 import re
 
 # First match wins. A copy made by multi_tensor_apply names its functor, and a softmax contains no "elementwise".
+# Inductor says by the first words what a kernel does; what follows names every operation that went into it.
 CATEGORIES = [
+    ("copy", r"^triton_poi_fused_(?:(?:clone|copy)_)+\d+$"),
+    ("pointwise", r"^triton_poi_"),
+    ("reduction", r"^triton_(?:red|per|split_scan)_"),
     ("attention", r"flash|fmha|sdpa|attention|attn"),
     ("matmul", r"gemm|cutlass|xmma|wgmma|nvjet|cublas|magma|s16816|triton_tem|matmul|splitK"),
-    ("copy", r"^Memcpy|Copy<|copy_kernel|CopyFunctor|CatArray|triton_poi_fused_(clone|copy)"),
-    ("reduction", r"reduce|softmax|norm|triton_red|triton_per|RowwiseMoments|scan"),
-    ("pointwise", r"elementwise|vectorized|unrolled|triton_poi|multi_tensor_apply|fill"),
+    ("copy", r"^Memcpy|Copy<|copy_kernel|CopyFunctor|CatArray"),
+    ("reduction", r"reduce|[Ss]oft[Mm]ax|[Nn]orm(?!al)|RowwiseMoments|[Ss]can"),
+    ("pointwise", r"elementwise|vectorized|unrolled|multi_tensor_apply|fill"),
 ]
 _FUNCTOR = re.compile(r"(\w*(?:Functor|KernelImpl|OnSelf)\w*)")
 _OPERATION = re.compile(r"binary_internal::(\w+)|at::(?:native::)?(Copy)<|at::native::(?:\(anonymous namespace\)::)?(launch_\w+)")

@@ -11,7 +11,7 @@ def has_gpu() -> bool:
     tool = shutil.which("nvidia-smi")
     if not tool:
         return False
-    found = subprocess.run([tool, "-L"], capture_output=True, text=True)
+    found = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False)
     return found.returncode == 0 and "GPU 0" in found.stdout
 
 
@@ -49,7 +49,7 @@ def _from_driver() -> dict:
     fields = {"driver": "driver_version", "sm_clock_max_mhz": "clocks.max.sm", "memory_clock_max_mhz": "clocks.max.mem",
               "sm_clock_found_mhz": "clocks.sm", "power_limit_w": "power.limit"}
     query = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields.values())}",
-                            "--format=csv,noheader,nounits"], capture_output=True, text=True)
+                            "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
     values = [value.strip() for value in query.stdout.strip().split(",")] if query.returncode == 0 else [""] * len(fields)
     found = dict(zip(fields, values, strict=False))
     number = {key: float(found[key]) if re.fullmatch(r"\d+(\.\d+)?", found.get(key, "")) else None for key in fields}

@@ -36,8 +36,8 @@ def poison(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     kept = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     for tensor in outputs:
         if tensor.untyped_storage().data_ptr() not in kept and tensor.dtype != torch.bool:
-            with torch.no_grad():
-                tensor.fill_(math.nan if tensor.is_floating_point() else torch.iinfo(tensor.dtype).min)
+            with torch.inference_mode():  # which may also write to what a variant made in inference mode
+                tensor.fill_(math.nan if tensor.is_floating_point() or tensor.is_complex() else torch.iinfo(tensor.dtype).min)
 
 
 def gate(call, right: list[torch.Tensor], args, module) -> dict:
@@ -114,7 +114,7 @@ def _outcome(module, factory, args, right, clock: Clock) -> dict:
     except torch.cuda.OutOfMemoryError:
         return {"outcome": "out of memory"}
     except NotImplementedError as reason:
-        return {"outcome": "unsupported", "reason": str(reason)}
+        return {"outcome": "unsupported", "reason": str(reason)[:500] or "not implemented"}
 
 
 def work(module, args) -> dict:

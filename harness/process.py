@@ -3,7 +3,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.snippet import ROOT
@@ -48,10 +48,8 @@ def run(command: list[str], cache: Path, log: Path, limit_s: float) -> None:
 
 def _end(child: subprocess.Popen) -> None:
     """Kill the whole group: Nsight Compute, its target, and compiler workers."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait()
 
 
@@ -60,7 +58,8 @@ def ended_like_ctrl_c():
     """Let SIGTERM and SIGHUP unwind as Ctrl-C does, so that a child is killed on those too."""
     def stop(number, frame):
         raise KeyboardInterrupt
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)
+              if signal.getsignal(number) != signal.SIG_IGN}  # nohup stays what it says
     try:
         yield
     finally:

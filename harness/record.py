@@ -16,8 +16,9 @@ REFERENCE = "nvidia-h200"  # the machine whose figures the prose and the claims 
 SCHEMA_VERSION = 1
 ENVIRONMENT = ("gpu", "driver", "cuda", "cudnn", "torch", "triton")  # another one: measured again on a GPU
 MAX_BYTES = 8 * 2**20
-_validator = jsonschema.Draft202012Validator(
-    json.loads((Path(__file__).parent / "record.schema.json").read_text(encoding="utf-8")))
+_schema = json.loads((Path(__file__).parent / "record.schema.json").read_text(encoding="utf-8"))
+_validator = jsonschema.Draft202012Validator(_schema)
+_is_summary = jsonschema.Draft202012Validator({"$ref": "#/$defs/summary", "$defs": _schema["$defs"]}).is_valid
 
 
 class RecordError(Exception):
@@ -86,7 +87,7 @@ def read(file: Path) -> dict:
         raise RecordError(f"{label}: larger than {MAX_BYTES} bytes; a record is never that large")
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{label}: not JSON ({error}); restore it from git or measure again") from error
     validate(record, file)
     return record
@@ -95,10 +96,16 @@ def read(file: Path) -> dict:
 def validate(record: dict, file: Path) -> None:
     """Raise RecordError unless the record keeps the schema, its checksum, its own arithmetic, and privacy."""
     label = _label(file)
+    try:
+        json.dumps(record, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise RecordError(f"{label}: holds NaN or an infinity, which is no figure, or is nested too deep; measure it again") from None
     error = jsonschema.exceptions.best_match(_validator.iter_errors(record))
     if error:
         where = "/".join(str(part) for part in error.absolute_path) or "the top"
-        raise RecordError(f"{label}: at {where}: {error.message[:200]}; measure it again")
+        raise RecordError(f"{label}: at {where}: {error.message[-200:]}; measure it again")  # it begins with the value
+    if file.is_relative_to(RESULTS) and file != path(record["machine"]["name"], record["snippet"]):
+        raise RecordError(f"{label}: is of {record['snippet']} on {record['machine']['name']}; move it to where that belongs")
     if record["checksum"] != checksum(record):
         changed = _contradiction(record) or "a figure"
         raise RecordError(f"{label}: checksum differs: {changed} was edited by hand; restore it from git or measure again")
@@ -111,7 +118,7 @@ def validate(record: dict, file: Path) -> None:
 def _contradiction(value, where: str = "") -> str | None:
     """The first summary whose figures do not follow from its raw samples."""
     if isinstance(value, dict):
-        if "samples" in value and "median" in value:
+        if "samples" in value and "median" in value and _is_summary(value):
             expected = summarise(value["samples"])
             for key in ("median", "q1", "q3"):
                 if abs(expected[key] - value[key]) > 1e-6 * abs(expected[key]) + 1e-9:
@@ -125,7 +132,7 @@ def _contradiction(value, where: str = "") -> str | None:
 
 
 def _name(item, index: int) -> str:
-    return f"{item['case']}/{item['variant']}" if isinstance(item, dict) and "variant" in item else str(index)
+    return f"{item['case']}/{item['variant']}" if isinstance(item, dict) and {"case", "variant"} <= item.keys() else str(index)
 
 
 def freshness(name: str, machine: str, environment: dict | None = None) -> str:

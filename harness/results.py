@@ -7,7 +7,7 @@ from harness import record
 from harness.state import page
 
 
-class Missing(KeyError):
+class Missing(KeyError, AttributeError):
     """A key that a record does not have; the message names what there is instead."""
 
     def __str__(self) -> str:
@@ -37,13 +37,16 @@ def load(name: str, machine: str | None = None) -> Node:
 
 @lru_cache(maxsize=256)
 def _load(file, changed) -> Node:
-    content = record.read(file)
-    tree = _nodes(content.get("data", {}))
+    return tree(record.read(file))
+
+
+def tree(content: dict) -> Node:
+    """A record's content as <case>.<variant>, or its captured data, with `machine` and the whole `record` beside."""
+    top = _nodes(content.get("data", {}))
+    uncounted = {key: content[key] for key in ("counters_missing",) if key in content}
     for result in content.get("results", ()):
-        tree.setdefault(result["case"], Node())[result["variant"]] = _nodes({**result, **_derived(result)})
-    tree = Node(tree)
-    tree["machine"], tree["record"] = _nodes(content["machine"]), _nodes(content)
-    return tree
+        top.setdefault(result["case"], Node())[result["variant"]] = _nodes({**uncounted, **result, **_derived(result)})
+    return Node(top, machine=_nodes(content["machine"]), record=_nodes(content))
 
 
 def _nodes(value):
@@ -53,7 +56,7 @@ def _nodes(value):
 
 
 def _derived(result: dict) -> dict:
-    """Sums over a call's kernels: count, us, and bytes where every kernel but the driver's copies was counted."""
+    """Sums over a call's kernels: count, us, and bytes where every kernel was counted (the driver's copies never are)."""
     kernels = result.get("kernels", [])
     if not kernels:
         return {}
@@ -72,14 +75,21 @@ def samples_median(node) -> float:
 
 def copy_ceiling_gbps(machine: str | None = None) -> float:
     """The best copy of the machine's own record, in GB/s, bytes read and written."""
-    return max(size["copy_"]["minimum_bytes"] / size["copy_"]["call_us"]["median"] / 1e3
-               for case, size in load("machine/copy", machine).items() if case.startswith("mib_"))
+    return _best("machine/copy", "copy_", "mib_", lambda copy: copy["minimum_bytes"] / 1e3, machine)
 
 
 def matmul_ceiling_tflops(dtype: str, machine: str | None = None) -> float:
     """The best square product of the machine's own record in that dtype (fp16, bf16, tf32, fp32), in TFLOP/s."""
-    return max(size["matmul"]["flops"] / size["matmul"]["call_us"]["median"] / 1e6
-               for case, size in load("machine/matmul", machine).items() if case.startswith(dtype + "_"))
+    return _best("machine/matmul", "matmul", f"{dtype}_", lambda matmul: matmul["flops"] / 1e6, machine)
+
+
+def _best(name: str, variant: str, prefix: str, work, machine: str | None) -> float:
+    """The most work in a microsecond over the cases that begin with `prefix`. Raises Missing where none was measured."""
+    found = [case[variant] for key, case in load(name, machine).items() if key.startswith(prefix)]
+    rates = [work(result) / result["call_us"]["median"] for result in found if result["outcome"] == "measured"]
+    if not rates:
+        raise Missing(f"{name} has no measured case {prefix}... on {machine or page.machine}")
+    return max(rates)
 
 
 def floor_us(result: Node, machine: str | None = None) -> float:

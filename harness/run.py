@@ -20,8 +20,11 @@ GUESS_S = 90.0  # of a snippet that was never measured
 def this_machine() -> dict:
     """Description of the GPU here, asked of a child so that this process never imports torch. Raises ChildError."""
     with tempfile.TemporaryDirectory() as cache:
-        asked = subprocess.run(process.worker("machine"), cwd=snippet.ROOT, env=process.environment(Path(cache)),
-                               capture_output=True, text=True, timeout=120)
+        try:
+            asked = subprocess.run(process.worker("machine"), cwd=snippet.ROOT, env=process.environment(Path(cache)),
+                                   capture_output=True, text=True, timeout=300, check=False)
+        except subprocess.TimeoutExpired:
+            raise process.ChildError("this machine's GPU could not be described within 300 s") from None
     if asked.returncode:
         tail = asked.stderr.strip().splitlines()[-1:] or ["no output"]
         raise process.ChildError(f"this machine's GPU cannot be described: {tail[0]}; is torch with CUDA installed?")
@@ -83,7 +86,9 @@ def _kept(name: str, machine: str, console: Console) -> bool:
         answer = measure(name, log)
         answer["duration_s"] = round(time.monotonic() - begun, 1)
         record.write(answer, record.path(machine, name))
-    except (process.ChildError, record.RecordError, snippet.SnippetError) as error:
+    except Exception as error:  # whatever one snippet does, the others are still measured
+        known = isinstance(error, (process.ChildError, record.RecordError, snippet.SnippetError))
+        error = error if known else repr(error)
         console.print(f"FAILED {name}: {error}; run it again with: python -m harness run {name}", markup=False)
         console.print(f"  the end of {log.relative_to(snippet.ROOT).as_posix()}:", markup=False)
         for line in _tail(log):
@@ -148,6 +153,9 @@ def _compile_s(name: str, case: str, variant: str, log: Path, limit_s: float) ->
 
 def _commit() -> str | None:
     """The commit the snippets were at, with a + where the tree had changes. A copy without history: $SOURCE_COMMIT."""
-    asked = subprocess.run(["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=snippet.ROOT,
-                           capture_output=True, text=True)
+    try:
+        asked = subprocess.run(["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=snippet.ROOT,
+                               capture_output=True, text=True, check=False)
+    except OSError:  # an image without git
+        return os.environ.get("SOURCE_COMMIT")
     return asked.stdout.strip() or os.environ.get("SOURCE_COMMIT")

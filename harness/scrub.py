@@ -7,14 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 _PART = r"[^\s/\"'`:;,()<>|\[\]{}=]+"
 _KNOWN = r"(?:home|root|tmp|usr|opt|var|mnt|srv|etc|work|workspace|data|scratch|Users|private|nix)"
-# A path of two parts or more, or one that begins with a folder every Unix machine has (also behind -I, =, file://).
-PATH = re.compile(rf"(?:file://)?(?:(?<![\w.:/])/(?:{_PART}/)+(?:{_PART})?|/{_KNOWN}/(?:{_PART}/)*(?:{_PART})?)")
-WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)*[^\\\s\"'<>|]*")
+_REST = rf"(?:{_PART}/+)*(?:{_PART})?"
+# An absolute path of two parts or more. After a bracket a slash divides, unless a folder every Unix machine has follows.
+PATH = re.compile(rf"\bfile:/+{_REST}|(?<![\w./*)\]}}-])/{_PART}/+{_REST}"
+                  rf"|(?:(?<![\w./-])|(?<=-I)|(?<=-L)|(?<=-isystem))/{_KNOWN}/+{_REST}")
+WINDOWS_PATH = re.compile(r"\b[A-Za-z]:(?:/(?!/)|\\+)[^\\/\s\"'<>|:]+(?:[\\/]+[^\\/\s\"'<>|:]+)*")
 IDENTITY = re.compile(
     r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{4,27}"                        # UUID of a GPU
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"       # UUID of anything
     r"|\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b"      # PCI address
-    r"|(?i:serial(?: number)?\s*[:=]\s*)\S+")                         # serial number
+    r"|(?i:serial(?:[ _-]?(?:number|no\.?))?\s*[:=]\s*)\S+")                # serial number
+# Names that identify nobody, and that a record may hold as words of its own.
+ORDINARY = {"localhost", "root", "user", "host", "python", "torch", "triton", "cuda", "nvidia", "gpu", "data", "kernel",
+            "kernels", "machine", "driver", "ubuntu", "admin", "runner", "test", "main", "case", "variant", "results",
+            "snippet", "memory", "eager", "compiled", "name", "error", "outcome", "samples", "reason", "date", "commit"}
 PACKAGES = ("site-packages/", "dist-packages/")
 
 
@@ -42,8 +48,8 @@ def leak(value) -> str | None:
 
 
 def _scrub_text(text: str) -> str:
-    text = PATH.sub(lambda found: _relative(found[0].removeprefix("file://")), text)
     text = WINDOWS_PATH.sub(lambda found: _relative(found[0].replace("\\", "/")), text)
+    text = PATH.sub(lambda found: _relative(found[0].removeprefix("file://")), text)
     text = IDENTITY.sub("(removed)", text)
     for word, name in _own_names().items():
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", name, text)
@@ -65,5 +71,4 @@ def _own_names() -> dict[str, str]:
     except (KeyError, OSError):  # a container without a passwd entry
         user = ""
     words = {host: "host", host.partition(".")[0]: "host", user: "user"}
-    ordinary = {"localhost", "root", "user", "host", "python", "torch", "cuda"}
-    return {word: name for word, name in words.items() if len(word) > 2 and word not in ordinary}
+    return {word: name for word, name in words.items() if len(word) > 2 and word.lower() not in ORDINARY}

@@ -2,9 +2,11 @@
 
 Every function returns HTML for the page's language. Templates escape what they show: a record is data from outside.
 """
+from functools import partial
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from harness import record, units
 from harness.kernel_names import short
@@ -20,11 +22,12 @@ _templates.globals |= {"word": word, "units": units, "page": page, "short": shor
 _templates.filters["zip"] = zip
 
 
-def table(name: str, case: str, columns: tuple = ("time", "kernels", "kernel_time", "peak", "traffic", "share", "speedup")) -> str:
-    """A row a variant; the speed-up is against the first. Also: error, enqueue, compile."""
+def table(name: str, case: str, columns: tuple = ("time", "speedup", "kernels", "traffic", "share", "peak"),
+          variants: tuple = ()) -> str:
+    """A row a variant; the speed-up is against the first. Also: error, enqueue, kernel_time, compile."""
     def rows(results: Node) -> str:
-        return _render("table.html", results=results[case].values(), columns=columns, share=_share,
-                       first=next(iter(results[case].values())))
+        found = [results[case][variant] for variant in variants or results[case]]
+        return _render("table.html", results=found, columns=columns, share=partial(_share, results["machine"]["name"]))
     return _figures(name, rows)
 
 
@@ -41,10 +44,33 @@ def bars(name: str, *results: tuple[str, str], floor: bool = True, title: dict) 
         measured = [result for result in found if result["outcome"] == "measured"]
         cases = {result["case"] for result in found}
         rows = [{"label": _label(result, len(cases) > 1), **result["call_us"]} for result in measured]
-        line = floor_us(measured[0], loaded["machine"]["name"]) if floor and measured else None
+        line = _floor_us(loaded["machine"]["name"], measured[0]) if floor and measured else None
         return _render("bars.html", rows=rows, floor=line, title=title[page.language],
                        top=1.02 * max([row["q3"] for row in rows] + [line or 0], default=1))
     return _figures(name, chart)
+
+
+def timeline(name: str, case: str, labels: dict[str, dict[str, list[str]]], title: dict, note: dict) -> str:
+    """The kernels of each variant to one scale, side by side as they ran; `labels` names each kernel's work."""
+    def strip(results: Node) -> str:
+        words = labels[page.language]
+        top = max(results[case][variant]["kernels_us"] for variant in words)
+        rows = [_strip(results[case][variant], words[variant], top) for variant in words]
+        return _render("timeline.html", rows=rows, title=title[page.language], note=note[page.language])
+    return _figures(name, strip)
+
+
+def _strip(result: Node, words: list[str], top: float) -> dict:
+    begin, parts = 0.0, []
+    if len(words) != result["kernel_count"]:  # another card, other kernels
+        words = [short(kernel["name"]) for kernel in result["kernels"]]
+    for kernel, label in zip(result["kernels"], words, strict=True):
+        us = kernel["time_us"]["median"]
+        parts.append({"label": label, "us": us, "category": kernel["category"],
+                      "begin": 100 * begin / top, "width": 100 * us / top})
+        begin += us
+    moved = "" if result["dram_bytes"] is None else f" · {word('traffic')} {units.traffic(result['dram_bytes'])}"
+    return {"label": result["variant"], "parts": parts, "total": begin, "total_text": units.us(begin) + moved}
 
 
 def clocks(name: str, labels: dict) -> str:
@@ -66,7 +92,7 @@ def ceilings() -> str:
 
 
 def machine_facts() -> str:
-    return "".join(_render("facts.html", facts=load("machine/copy", machine)["machine"]) for machine in _shown())
+    return "".join(_render("facts.html", facts=_machine(machine)) for machine in _shown())
 
 
 def records() -> str:
@@ -78,7 +104,7 @@ def records() -> str:
 
 
 def claims_result(machine: str, attempted: int, failures: list[str]) -> str:
-    return _render("claims.html", machine=_gpu(machine), attempted=attempted, failures=failures,
+    return _render("claims.html", machine=_machine(machine)["gpu"], attempted=attempted, failures=failures,
                    reference=machine == record.REFERENCE)
 
 
@@ -88,7 +114,7 @@ def _shown() -> list[str]:
     return [record.REFERENCE, *filter(None, [other])]
 
 
-def _figures(name: str, draw) -> str:
+def _figures(name: str, draw) -> Markup:
     """What `draw` makes of the snippet's record on each machine shown, with the reason where there is none."""
     parts = []
     for machine in _shown():
@@ -97,12 +123,24 @@ def _figures(name: str, draw) -> str:
         except Missing:
             if machine == record.REFERENCE:
                 raise
-            parts.append(_render("absent.html", text=word("no_record", _gpu(machine))))
+            parts.append(_render("absent.html", text=word("no_record", _machine(machine)["gpu"])))
             continue
-        reason = results["record"].get("unsupported")
-        body = _render("absent.html", text=word("cannot_run", _gpu(machine), reason)) if reason else draw(results)
+        body = _body(results, draw)
         parts.append(_render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine))
-    return "\n".join(parts)
+    return Markup("\n").join(parts)
+
+
+def _body(results: Node, draw) -> Markup:
+    """The figure, or why there is none: this card cannot run it, or its record lacks what the reference's has."""
+    gpu = results["machine"]["gpu"]
+    if reason := results["record"].get("unsupported"):
+        return _render("absent.html", text=word("cannot_run", gpu, reason))
+    try:
+        return draw(results)
+    except (Missing, ValueError) as lack:
+        if results["machine"]["name"] == record.REFERENCE:
+            raise
+        return _render("absent.html", text=word("lacks", gpu, lack))
 
 
 def _provenance(name: str, machine: str) -> str:
@@ -111,24 +149,32 @@ def _provenance(name: str, machine: str) -> str:
                    elsewhere=machine != page.here)
 
 
-def _gpu(machine: str) -> str:
+def _machine(machine: str) -> Node:
+    """What a machine's first record says of it."""
     found = next((name for name in names() if record.path(machine, name).exists()), None)
-    return load(found, machine)["machine"]["gpu"] if found else machine
+    return load(found, machine)["machine"] if found else Node(gpu=machine)
 
 
-def _share(result: Node) -> float:
+def _floor_us(machine: str, result: Node) -> float | None:
+    """`floor_us`, or None for another machine whose copy ceiling is not measured."""
+    try:
+        return floor_us(result, machine)
+    except Missing:
+        if machine == record.REFERENCE:
+            raise
+        return None
+
+
+def _share(machine: str, result: Node) -> str:
     """Of the copy ceiling: the time that the least bytes would take, over the time that the call took."""
-    return floor_us(result, page.machine) / result["call_us"]["median"]
+    floor = _floor_us(machine, result)
+    return "–" if floor is None else units.percent(floor / result["call_us"]["median"])
 
 
 def _label(result: Node, with_case: bool) -> str:
     return f"{result['case']} · {result['variant']}" if with_case else result["variant"]
 
 
-def _render(template: str, **values) -> str:
-    return _templates.get_template(template).render(**{key: _safe(value) for key, value in values.items()})
-
-
-def _safe(value):
-    """What a template of ours made is HTML already."""
-    return jinja2.utils.markupsafe.Markup(value) if isinstance(value, str) and value.startswith("<") else value
+def _render(template: str, **values) -> Markup:
+    """HTML; everything but what this function itself made is escaped."""
+    return Markup(_templates.get_template(template).render(**values))

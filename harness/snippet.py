@@ -28,10 +28,17 @@ def path(name: str) -> Path:
 
 def kind(file: Path) -> str | None:
     """"capture", "comparison", or None for a file that is only imported by snippets."""
-    tops = ast.parse(file.read_text(encoding="utf-8")).body
+    tops = _parse(file).body
     if any(isinstance(node, ast.FunctionDef) and node.name == "capture" for node in tops):
         return "capture"
     return "comparison" if "variants" in _assigned(tops) else None
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise SnippetError(f"{file.relative_to(SNIPPETS.parent).as_posix()}, line {error.lineno}: {error.msg}") from None
 
 
 def _assigned(tops: list[ast.stmt]) -> dict[str, ast.expr]:
@@ -59,7 +66,7 @@ def load(name: str):
         sys.path.insert(0, str(SNIPPETS))
     module = importlib.import_module(name.replace("/", "."))
     if kind(path(name)) == "comparison":
-        missing = [part for part in ("inputs", "reference", "small", "tolerance") if not hasattr(module, part)]
+        missing = [part for part in ("inputs", "reference", "cases", "small", "tolerance") if not hasattr(module, part)]
         if missing:
             raise SnippetError(f"snippets/{name}.py: a comparison also needs {', '.join(missing)}")
     return module
@@ -67,8 +74,11 @@ def load(name: str):
 
 def constant(name: str, key: str, default):
     """A literal that the snippet assigns at its top, read without importing it."""
-    value = _assigned(ast.parse(path(name).read_text(encoding="utf-8")).body).get(key)
-    return default if value is None else ast.literal_eval(value)
+    value = _assigned(_parse(path(name)).body).get(key)
+    try:
+        return default if value is None else ast.literal_eval(value)
+    except ValueError:
+        raise SnippetError(f"snippets/{name}.py: {key} must be a literal: it is read without importing") from None
 
 
 @cache
@@ -88,19 +98,21 @@ def digest(name: str) -> str:
 def _collect(file: Path, with_lines: bool, seen: dict[Path, list]) -> None:
     source = file.read_text(encoding="utf-8")
     seen[file] = normalised_tokens(source, with_lines)
-    for module in _imported(ast.parse(source)):
+    for module in _imported(ast.parse(source), file.relative_to(SNIPPETS).parts[:-1]):
         other = SNIPPETS / (module.replace(".", "/") + ".py")
         if other.is_file() and other not in seen:
             _collect(other, with_lines, seen)
 
 
-def _imported(tree: ast.AST) -> list[str]:
+def _imported(tree: ast.AST, package: tuple[str, ...]) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[:len(package) + 1 - node.level] if node.level else ()
+            base = ".".join([*above, *filter(None, [node.module])])
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return found
 
 
@@ -120,7 +132,7 @@ def normalised_tokens(source: str, with_lines: bool = False) -> list[tuple]:
 
 def _tokens(source: str):
     """Python 3.12 splits an f-string into parts where 3.11 gives one STRING: join them again from the source."""
-    rows = source.splitlines(keepends=True)
+    rows = io.StringIO(source).readlines()  # not splitlines, which also splits where the tokenizer does not
     depth, start = 0, (0, 0)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         name = tokenize.tok_name[token.type]

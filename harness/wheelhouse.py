@@ -3,7 +3,6 @@ import argparse
 import hashlib
 import subprocess
 import sys
-from pathlib import Path
 
 from harness.snippet import ROOT
 

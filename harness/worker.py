@@ -2,6 +2,7 @@
 import json
 import sys
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import torch
 
 from harness import machine, snippet
 from harness.counters import RANGE
-from harness.measure import bind, compare, prepare, variants
+from harness.measure import bind, compare, variants
 
 
 def missing(needs: dict) -> str | None:
-    """Why this machine cannot run a snippet, from its `needs`: capability, memory_bytes, packages, torch."""
+    """Why this machine cannot run a snippet, from its `needs`: capability, memory_bytes, packages."""
     have = torch.cuda.get_device_capability()
     memory = torch.cuda.get_device_properties(0).total_memory
     if tuple(needs.get("capability", (0, 0))) > have:
@@ -54,13 +55,13 @@ def count(name: str) -> None:
     """One call of each variant inside an NVTX range, for Nsight Compute to read; the ranges follow `compare`'s order."""
     module, index = snippet.load(name), 0
     for case in module.cases.values():
-        args, _ = prepare(module, case, "cuda")
-        for _, factory in variants(module):
-            try:
-                _count(bind(module, factory, args), index)
-            except (torch.cuda.OutOfMemoryError, NotImplementedError):
-                pass
-            index += 1
+        args = None  # the last case's memory goes back before the next case takes its own
+        torch.manual_seed(0)
+        for number, (_, factory) in enumerate(variants(module)):
+            with suppress(torch.cuda.OutOfMemoryError, NotImplementedError):
+                args = args or module.inputs(**case, device="cuda")
+                _count(bind(module, factory, args), index + number)
+        index += sum(1 for _ in variants(module))
 
 
 def _count(call, index: int) -> None:

@@ -17,9 +17,9 @@ def inputs(rows=8192, columns=8192, dtype=torch.float16, device="cuda"):
 
 # --8<-- [start:functions]
 def chain(x, bias):
-    y = x + bias          # reads x, writes y; bias is small and stays in cache
+    y = x + bias          # reads x, writes y; bias stays in cache
     y = F.gelu(y)         # reads y, writes a new y
-    return y * 0.5 + 0.1  # reads y, writes the product; reads the product, writes the result
+    return y * 0.5 + 0.1  # two operations, each reads and writes
 
 
 def compiled_chain(mode):

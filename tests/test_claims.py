@@ -1,0 +1,112 @@
+"""A figure that a page shows cannot change by a factor of two without a claim failing, even with its checksum renewed."""
+import copy
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from harness import claims, record, results, snippet
+from harness.show import bars, ceilings, clocks, kernels, table, timeline  # noqa: F401 (for the pages' blocks)
+from hooks.evidence import fill
+from tests.test_pages import DOCS, PAGES, fences, front
+
+PAGES_WITH_CLAIMS = [file.parent.relative_to(snippet.SNIPPETS).as_posix() for file in sorted(snippet.SNIPPETS.rglob("claims.pycon"))]
+RECORDS = {name: record.read(record.path(record.REFERENCE, name)) for name in snippet.names()}
+
+
+def figures(value, where: tuple = ()) -> Iterator[tuple]:
+    """The way to every figure of a record: a summary with its samples is one, any other number is one."""
+    if isinstance(value, dict) and "samples" in value or isinstance(value, list) and where[-1:] != ("results",) and all(
+            isinstance(item, (int, float)) for item in value):
+        yield where
+    elif isinstance(value, (dict, list)) and where[-1:] not in (("grid",), ("block",)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from figures(item, (*where, key))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and value:
+        yield where
+
+
+def scaled(value, factor: float):
+    if isinstance(value, dict):
+        return {key: scaled(item, factor) for key, item in value.items()}
+    if isinstance(value, list):
+        return [scaled(item, factor) for item in value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return int(value * factor) if isinstance(value, int) else value * factor
+
+
+def changed(content: dict, where: tuple, factor: float) -> dict:
+    content = copy.deepcopy(content)
+    holder = content
+    for key in where[:-1]:
+        holder = holder[key]
+    holder[where[-1]] = scaled(holder[where[-1]], factor)
+    return content
+
+
+def shown() -> str:
+    """Everything that the pages show of the records: filled-in text and printed blocks."""
+    out = []
+    for name in PAGES:
+        source = (DOCS / "en" / name).read_text(encoding="utf-8")
+        out.append(fill(source, front(source).get("records") or {}, name))
+        for info, body in fences(source):
+            if info.startswith("python exec") and "harness.claims" not in body and "records()" not in body:
+                exec(body, {"print": out.append})
+    return re.sub(r"(?<=<small).*?(?=</small>)", "", "\n".join(out), flags=re.S)  # the spread goes with its median
+
+
+@pytest.fixture
+def pages_read(monkeypatch):
+    """Let the pages read the given contents in place of the files."""
+    def use(contents: dict):
+        trees = {name: results.tree(content) for name, content in contents.items()}
+        monkeypatch.setattr(results, "_load", lambda file, changed: trees[
+            file.relative_to(record.RESULTS / record.REFERENCE).with_suffix("").as_posix()])
+    return use
+
+
+def failures() -> list[str]:
+    return [failure for page in PAGES_WITH_CLAIMS for failure in claims.check(page)[1]]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CLAIMS)
+def test_claims_hold(page):
+    attempted, failed = claims.check(page)
+    assert failed == [] and attempted >= 8
+
+
+@pytest.mark.parametrize("name", snippet.names())
+def test_figure_shown_is_held_by_a_claim(name, pages_read):
+    pages_read(RECORDS)
+    assert failures() == []
+    before, unheld, held = shown(), [], 0
+    for where in figures({key: RECORDS[name][key] for key in ("results", "data", "machine") if key in RECORDS[name]}):
+        for factor in (2, 0.5):
+            pages_read({**RECORDS, name: changed(RECORDS[name], where, factor)})
+            if failures():
+                held += 1
+            elif shown() != before:
+                unheld.append((*where, factor))
+    assert unheld == []
+    assert held > 10
+
+
+def test_changed_bound_makes_a_claim_fail(monkeypatch, tmp_path):
+    folder = tmp_path / "fusion" / "pointwise"
+    folder.mkdir(parents=True)
+    text = (snippet.SNIPPETS / "fusion/pointwise/claims.pycon").read_text(encoding="utf-8")
+    assert "<= 0.30 *" in text
+    (folder / "claims.pycon").write_text(text.replace("<= 0.30 *", "<= 0.20 *"), encoding="utf-8")
+    monkeypatch.setattr(claims, "SNIPPETS", tmp_path)
+    assert claims.check("fusion/pointwise")[1] == ["fused.dram_bytes <= 0.20 * eager.dram_bytes"]
+
+
+def test_figure_edited_by_hand_is_named(tmp_path):
+    content = changed(RECORDS["fusion/pointwise/chain"], ("results", 0, "call_us", "median"), 2)
+    file = tmp_path / "chain.json"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(record.RecordError, match="fp16/eager/call_us/median was edited by hand"):
+        record.read(file)

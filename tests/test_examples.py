@@ -1,0 +1,39 @@
+"""What Sybil collects on each page: an example that is silently no example shows here."""
+import importlib.util
+
+import pytest
+from sybil.document import Document
+
+from harness import snippet
+
+EXAMPLES = {"index.md": 1, "fusion/pointwise.md": 16, "reference/machines.md": 7, "reference/verification.md": 1}
+
+
+@pytest.fixture(scope="module")
+def site_parser():
+    """The parser of the conftest.py that collects docs/."""
+    spec = importlib.util.spec_from_file_location("root_conftest", snippet.ROOT / "conftest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_examples_are_all_collected(site_parser, language):
+    docs = snippet.ROOT / "docs" / language
+    found = {page.relative_to(docs).as_posix(): len(list(Document.parse(str(page), site_parser.FenceParser())))
+             for page in docs.rglob("*.md")}
+    assert found == EXAMPLES
+
+
+def test_included_section_is_what_runs(site_parser):
+    shown = site_parser.expand('--8<-- "fusion/pointwise/chain.py:functions"')
+    assert "def chain(x, bias):" in shown and "--8<--" not in shown
+
+
+def test_failing_example_names_its_line(site_parser, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```pycon\n>>> 1 + 1\n3\n\n```\n", encoding="utf-8")
+    (example,) = Document.parse(str(page), site_parser.FenceParser())
+    with pytest.raises(Exception, match="line 3"):
+        example.evaluate()
