@@ -11,11 +11,10 @@ console = Console(soft_wrap=True)
 
 def build(arguments) -> int:
     """Measure what needs it where there is a GPU, then render both languages. 1 if any snippet failed."""
-    here, failed = "", []
+    here, failed = None, []
     if machine.has_gpu():
-        description = run.this_machine()
-        here = description["name"]
-        failed = run.measure_all(snippet.names(*arguments.names), description, _again(arguments), console)
+        here = run.this_machine()
+        failed = run.measure_all(snippet.names(*arguments.names), here, _again(arguments), console)
     else:
         console.print("no NVIDIA GPU here: the committed records are rendered as they are")
     site.build(here)
@@ -38,7 +37,7 @@ def measure(arguments) -> int:
 
 
 def serve(arguments) -> int:
-    return site.serve((arguments.names or ["en"])[0], run.this_machine()["name"] if machine.has_gpu() else "")
+    return site.serve((arguments.names or ["en"])[0], run.this_machine() if machine.has_gpu() else None)
 
 
 def check(arguments) -> int:

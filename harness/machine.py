@@ -32,7 +32,7 @@ def describe() -> dict:
         "cudnn": str(torch.backends.cudnn.version()),
         "python": platform.python_version(),
         "platform": f"{sys.platform} {platform.machine()}",
-        **_from_driver(),
+        **_from_driver(f"GPU-{properties.uuid}"),  # asked by UUID: torch and nvidia-smi may number cards differently
     }
 
 
@@ -44,11 +44,11 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _from_driver() -> dict:
+def _from_driver(gpu: str) -> dict:
     """What nvidia-smi alone knows; null where it does not say."""
     fields = {"driver": "driver_version", "sm_clock_max_mhz": "clocks.max.sm", "memory_clock_max_mhz": "clocks.max.mem",
               "sm_clock_found_mhz": "clocks.sm", "power_limit_w": "power.limit"}
-    query = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields.values())}",
+    query = subprocess.run(["nvidia-smi", "-i", gpu, f"--query-gpu={','.join(fields.values())}",
                             "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
     values = [value.strip() for value in query.stdout.strip().split(",")] if query.returncode == 0 else [""] * len(fields)
     found = dict(zip(fields, values, strict=False))

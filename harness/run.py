@@ -1,6 +1,7 @@
 """Measures the snippets whose records need it, one fresh process after another, and keeps each good record. No torch."""
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -153,9 +154,10 @@ def _compile_s(name: str, case: str, variant: str, log: Path, limit_s: float) ->
 
 def _commit() -> str | None:
     """The commit the snippets were at, with a + where the tree had changes. A copy without history: $SOURCE_COMMIT."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        asked = subprocess.run(["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=snippet.ROOT,
-                               capture_output=True, text=True, check=False)
+        found = subprocess.run(command, cwd=snippet.ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:  # an image without git
-        return os.environ.get("SOURCE_COMMIT")
-    return asked.stdout.strip() or os.environ.get("SOURCE_COMMIT")
+        found = ""
+    found = found or os.environ.get("SOURCE_COMMIT", "")
+    return found if re.fullmatch(r"[0-9a-f]{4,40}\+?", found) else None

@@ -12,7 +12,7 @@ from harness import record, units
 from harness.kernel_names import short
 from harness.labels import word
 from harness.results import Missing, Node, copy_ceiling_gbps, floor_us, load, matmul_ceiling_tflops, samples_median
-from harness.snippet import digest, names
+from harness.snippet import names
 from harness.state import page
 
 DTYPES = ("fp16", "bf16", "tf32", "fp32")
@@ -97,7 +97,7 @@ def machine_facts() -> str:
 
 def records() -> str:
     """Every snippet on every machine: when it was measured, and whether it still stands."""
-    rows = [{"name": name, "machine": machine, "state": record.freshness(name, machine),
+    rows = [{"name": name, "machine": machine, "state": _state(name, machine),
              "record": load(name, machine)["record"] if record.path(machine, name).exists() else None}
             for machine in record.machines() for name in names()]
     return _render("records.html", rows=rows)
@@ -110,8 +110,8 @@ def claims_result(machine: str, attempted: int, failures: list[str]) -> str:
 
 def _shown() -> list[str]:
     """The reference machine, then the one that builds, if it is another and has any record."""
-    other = page.here if page.here != record.REFERENCE and page.here in record.machines() else None
-    return [record.REFERENCE, *filter(None, [other])]
+    here = page.here.get("name")
+    return [record.REFERENCE, here] if here != record.REFERENCE and here in record.machines() else [record.REFERENCE]
 
 
 def _figures(name: str, draw) -> Markup:
@@ -145,8 +145,11 @@ def _body(results: Node, draw) -> Markup:
 
 def _provenance(name: str, machine: str) -> str:
     content = load(name, machine)["record"]
-    return _render("provenance.html", record=content, name=name, stale=content["digest"] != digest(name),
-                   elsewhere=machine != page.here)
+    return _render("provenance.html", record=content, name=name, state=_state(name, machine), elsewhere=machine != page.here.get("name"))
+
+
+def _state(name: str, machine: str) -> str:
+    return record.freshness(name, machine, page.here if machine == page.here.get("name") else None)
 
 
 def _machine(machine: str) -> Node:

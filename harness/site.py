@@ -1,4 +1,5 @@
 """Builds both languages of the site with MkDocs, or serves them, and looks at what came out."""
+import json
 import os
 import re
 import subprocess
@@ -17,13 +18,13 @@ class SiteError(Exception):
     """The built site is not what it should be."""
 
 
-def _environment(machine: str) -> dict[str, str]:
+def _environment(machine: dict | None) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "THIS_MACHINE": machine, "NO_MKDOCS_2_WARNING": "1"}
+    return {**os.environ, "PYTHONPATH": path, "THIS_MACHINE": json.dumps(machine or {}), "NO_MKDOCS_2_WARNING": "1"}
 
 
-def build(machine: str = "") -> None:
-    """Both languages, strictly; `machine` is this build's GPU. Raises SiteError."""
+def build(machine: dict | None = None) -> None:
+    """Both languages, strictly; `machine` describes this build's GPU, if it has one. Raises SiteError."""
     for config in CONFIGS.values():
         # never --quiet: with it a failed block ends with status 0
         status = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "-f", config],
@@ -33,7 +34,9 @@ def build(machine: str = "") -> None:
     check(SITE)
 
 
-def serve(language: str, machine: str = "") -> int:
+def serve(language: str, machine: dict | None = None) -> int:
+    if language not in CONFIGS:
+        raise SiteError(f"no language {language}; there are: {', '.join(CONFIGS)}")
     command = [sys.executable, "-m", "mkdocs", "serve", "--livereload", "-f", CONFIGS[language]]
     return subprocess.run(command, cwd=ROOT, env=_environment(machine), check=False).returncode
 

@@ -50,7 +50,7 @@ def test_pages_are_all_here():
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("what", [
-    fences, lambda source: HEADING.findall(source), lambda source: Counter(VALUE.findall(source)),
+    fences, HEADING.findall, lambda source: Counter(VALUE.findall(source)),
     lambda source: Counter(LINK.findall(source)), lambda source: sorted(front(source)),
     lambda source: front(source).get("records")], ids=["fences", "headings", "values", "links", "front", "records"])
 def test_page_has_the_same_in_both_languages(name, what):
@@ -84,7 +84,9 @@ class TestPage:
 def test_chinese_is_written_as_chinese():
     """Half-width digits and Latin words stand off by a space; punctuation between Chinese characters is full-width."""
     for name in PAGES:
-        source = prose(text("zh", name))
+        source = re.sub(r"\A---\n.*?\n---\n", "", text("zh", name), flags=re.S)
+        source = re.sub(r"\]\([^)]*\)(?:\{ \.cited \})?|[*_\[\]]", "", FENCE.sub("", source))
+        source = re.sub(r"`[^`\n]+`|\{\{.*?\}\}", "0", source)  # what stands there is a word or a number
         assert re.findall(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9][\u4e00-\u9fff]", source) == [], name
         assert re.findall(r"[\u4e00-\u9fff][,;:!?]|[\u4e00-\u9fff]\.(?:\s|$)", source) == [], name
         assert re.findall(r"[\u4e00-\u9fff] +[，。：；！？、]|[，。：；！？、] +[\u4e00-\u9fff]", source) == [], name
