@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from statistics import quantiles
 
@@ -140,12 +141,19 @@ def freshness(name: str, machine: str, environment: dict | None = None) -> str:
     file = path(machine, name)
     if not file.exists():
         return "missing"
-    record = read(file)
-    if record["digest"] != snippet.digest(name):
+    digest, measured_in = _stamp(file, file.stat().st_mtime_ns)
+    if digest != snippet.digest(name):
         return "stale"
-    if environment and any(record["machine"].get(key) != environment.get(key) for key in ENVIRONMENT):
+    if environment and any(measured_in.get(key) != environment.get(key) for key in ENVIRONMENT):
         return "other environment"
     return "fresh"
+
+
+@lru_cache(maxsize=256)
+def _stamp(file: Path, changed: int) -> tuple[str, dict]:
+    """Digest and machine of a record: reading one checks all of it, and a page asks under each figure."""
+    record = read(file)
+    return record["digest"], record["machine"]
 
 
 def _label(file: Path) -> str:

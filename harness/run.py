@@ -134,8 +134,9 @@ def _answer(command: list[str], cache: Path, log: Path, limit_s: float):
 
 def _count(name: str, answer: dict, cache: Path, log: Path, limit_s: float) -> None:
     """Hardware counters of each kernel; where they cannot be read, the reason."""
-    if not counters.tool():
-        answer["counters_missing"] = "Nsight Compute (ncu) is not installed"
+    wanted = snippet.constant(name, "count_traffic", True)
+    if not wanted or not counters.tool():
+        answer["counters_missing"] = "Nsight Compute (ncu) is not installed" if wanted else "this snippet asks for times alone"
         return
     table = cache / "ncu.csv"
     try:

@@ -8,11 +8,13 @@ import sys
 from posixpath import relpath
 
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File
 
 from harness import record, results, snippet
 from harness.state import page as state
 
+log = get_plugin_logger("evidence")
 VALUE = re.compile(r"\{\{(?P<expression>[^{}|]+)(?:\|(?P<format>[^{}]*))?\}\}")
 FENCE = re.compile(r"^(?P<mark>[ \t]*(?:`{3,}|~{3,})).*?^(?P=mark)[ \t]*$", re.M | re.S)
 FUNCTIONS = {"floor_us": results.floor_us, "copy_gbps": results.copy_ceiling_gbps, "matmul_tflops": results.matmul_ceiling_tflops,
@@ -34,6 +36,11 @@ def on_page_markdown(markdown, page, config, files):
     state.machine = record.REFERENCE
     known = page.meta.get("records") or {}
     return fill(markdown, known, f"docs/{state.language}/{page.file.src_uri}")
+
+
+def on_page_content(html, page, config, files):
+    if "Traceback (most recent call last)" in re.sub(r"<[^>]*>", "", html):  # markdown-exec's own warning does not say where
+        log.warning("docs/%s/%s: a block failed; the lines above say how", state.language, page.file.src_uri)
 
 
 def on_post_build(config):

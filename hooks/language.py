@@ -8,7 +8,7 @@ from pathlib import Path
 from posixpath import relpath
 from urllib.parse import urlsplit
 
-from mkdocs.plugins import get_plugin_logger
+from mkdocs.plugins import event_priority, get_plugin_logger
 from mkdocs.structure.files import File
 
 from harness.state import page as state
@@ -19,6 +19,7 @@ LANGUAGES = {"en": ("English", ""), "zh": ("简体中文", "zh/")}
 CHARACTERS = r"[\s\u200b\u3000\-、。，．？！；：（）]+|(?=[\u4e00-\u9fff])"
 
 
+@event_priority(50)  # before the search plugin copies its settings
 def on_config(config):
     state.language = config.theme["language"]
     config.extra["alternate"] = True  # turns the switch on
