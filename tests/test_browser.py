@@ -176,7 +176,7 @@ def test_contrast_of_faint_text_is_told(visit):
 
 def test_labels_that_collide_are_told(visit):
     browser = visit("")
-    browser.execute_script("for (const text of document.querySelectorAll('.timeline > text')) text.style.textAnchor = 'start', text.setAttribute('x', 0)")
+    browser.execute_script("document.querySelectorAll('.timeline > text').forEach((text) => text.setAttribute('x', '2%'))")
     assert browser.execute_script(COLLIDING)
 
 
@@ -210,7 +210,8 @@ def test_search_finds_the_page(visit, site_url, language, word, page):
     assert word.split()[0] in found[0][1] + found[1][1]
 
 
-@pytest.mark.parametrize(("word", "page"), [("融合", KERNELS), ("显存", "reference/verification/"), ("字节与显存", "reference/verification/")])
+@pytest.mark.parametrize(("word", "page"), [
+    ("融合", KERNELS), ("显存", "reference/verification/"), ("字节与显存", "reference/verification/")])
 def test_search_without_jieba_finds_words_within_sentences(visit, url_without_jieba, word, page):
     found = results(visit("zh/", site=url_without_jieba), word)
     assert f"{url_without_jieba}zh/{page}" in [url for url, _ in found]
