@@ -18,6 +18,8 @@ class Node(dict):
     """A part of a record, read as attributes; a key's other signs are underscores: max_autotune, broadcast_compiled."""
 
     def __getattr__(self, name: str):
+        if name in self:
+            return super().__getitem__(name)
         for key, value in self.items():
             if re.sub(r"\W+", "_", str(key)) == name:
                 return value

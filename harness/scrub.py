@@ -10,7 +10,8 @@ _KNOWN = r"(?:home|root|tmp|usr|opt|var|mnt|srv|etc|work|workspace|data|scratch|
 _REST = rf"(?:{_PART}/+)*(?:{_PART})?"
 # An absolute path of two parts or more. After a bracket a slash divides, unless a folder every Unix machine has follows.
 PATH = re.compile(rf"\bfile:/+{_REST}|(?<![\w./*)\]}}-])/{_PART}/+{_REST}"
-                  rf"|(?:(?<![\w./-])|(?<=-I)|(?<=-L)|(?<=-isystem))/{_KNOWN}/+{_REST}")
+                  rf"|(?:(?<![\w./-])|(?<=-I)|(?<=-L)|(?<=-isystem))/{_KNOWN}/+{_REST}"
+                  rf"|(?<![\w./-])(?:{_PART}/+)*(?:site|dist)-packages/+{_REST}")  # also what is left of one, cut before
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:(?:/(?!/)|\\+)[^\\/\s\"'<>|:]+(?:[\\/]+[^\\/\s\"'<>|:]+)*")
 IDENTITY = re.compile(
     r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{4,27}"                        # UUID of a GPU

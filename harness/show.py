@@ -27,13 +27,13 @@ def table(name: str, case: str, columns: tuple = ("time", "speedup", "kernels", 
     """A row a variant; the speed-up is against the first. Also: error, enqueue, kernel_time, compile."""
     def rows(results: Node) -> str:
         found = [results[case][variant] for variant in variants or results[case]]
-        return _render("table.html", results=found, columns=columns, share=partial(_share, results["machine"]["name"]))
-    return _figures(name, rows)
+        return render("table.html", results=found, columns=columns, share=partial(_share, results["machine"]["name"]))
+    return figure(name, rows)
 
 
 def kernels(name: str, case: str, *variants: str) -> str:
     """The kernels of each variant in the order in which they ran."""
-    return _figures(name, lambda results: _render(
+    return figure(name, lambda results: render(
         "kernels.html", results=[results[case][variant] for variant in variants or results[case]]))
 
 
@@ -45,9 +45,9 @@ def bars(name: str, *results: tuple[str, str], floor: bool = True, title: dict) 
         cases = {result["case"] for result in found}
         rows = [{"label": _label(result, len(cases) > 1), **result["call_us"]} for result in measured]
         line = _floor_us(loaded["machine"]["name"], measured[0]) if floor and measured else None
-        return _render("bars.html", rows=rows, floor=line, title=title[page.language],
+        return render("bars.html", rows=rows, floor=line, title=title[page.language],
                        top=1.02 * max([row["q3"] for row in rows] + [line or 0], default=1))
-    return _figures(name, chart)
+    return figure(name, chart)
 
 
 def timeline(name: str, case: str, labels: dict[str, dict[str, list[str]]], title: dict, note: dict) -> str:
@@ -56,8 +56,8 @@ def timeline(name: str, case: str, labels: dict[str, dict[str, list[str]]], titl
         words = labels[page.language]
         top = max(results[case][variant]["kernels_us"] for variant in words)
         rows = [_strip(results[case][variant], words[variant], top) for variant in words]
-        return _render("timeline.html", rows=rows, title=title[page.language], note=note[page.language])
-    return _figures(name, strip)
+        return render("timeline.html", rows=rows, title=title[page.language], note=note[page.language])
+    return figure(name, strip)
 
 
 def _strip(result: Node, words: list[str], top: float) -> dict:
@@ -75,7 +75,7 @@ def _strip(result: Node, words: list[str], top: float) -> dict:
 
 def clocks(name: str, labels: dict) -> str:
     """Every mode of a capture under every clock: median of the samples."""
-    return _figures(name, lambda data: _render(
+    return figure(name, lambda data: render(
         "clocks.html", modes={mode: data[mode] for mode in data if mode not in ("machine", "record")},
         labels=labels[page.language], median=samples_median))
 
@@ -87,12 +87,12 @@ def ceilings() -> str:
         found = [(word("copy"), f"{copy_ceiling_gbps(machine):,.0f} GB/s", "machine/copy")]
         found += [(word("matmul", dtype), f"{matmul_ceiling_tflops(dtype, machine):,.1f} TFLOP/s", "machine/matmul")
                   for dtype in DTYPES]
-        return _render("ceilings.html", rows=found)
-    return _figures("machine/copy", rows) + _provenance("machine/matmul", _shown()[0])
+        return render("ceilings.html", rows=found)
+    return figure("machine/copy", rows) + _provenance("machine/matmul", _shown()[0])
 
 
 def machine_facts() -> str:
-    return "".join(_render("facts.html", facts=_machine(machine)) for machine in _shown())
+    return "".join(render("facts.html", facts=_machine(machine)) for machine in _shown())
 
 
 def records() -> str:
@@ -100,11 +100,11 @@ def records() -> str:
     rows = [{"name": name, "machine": machine, "state": _state(name, machine),
              "record": load(name, machine)["record"] if record.path(machine, name).exists() else None}
             for machine in record.machines() for name in names()]
-    return _render("records.html", rows=rows)
+    return render("records.html", rows=rows)
 
 
 def claims_result(machine: str, attempted: int, failures: list[str]) -> str:
-    return _render("claims.html", machine=_machine(machine)["gpu"], attempted=attempted, failures=failures,
+    return render("claims.html", machine=_machine(machine)["gpu"], attempted=attempted, failures=failures,
                    reference=machine == record.REFERENCE)
 
 
@@ -114,7 +114,7 @@ def _shown() -> list[str]:
     return [record.REFERENCE, here] if here != record.REFERENCE and here in record.machines() else [record.REFERENCE]
 
 
-def _figures(name: str, draw) -> Markup:
+def figure(name: str, draw) -> Markup:
     """What `draw` makes of the snippet's record on each machine shown, with the reason where there is none."""
     parts = []
     for machine in _shown():
@@ -123,10 +123,10 @@ def _figures(name: str, draw) -> Markup:
         except Missing:
             if machine == record.REFERENCE:
                 raise
-            parts.append(_render("absent.html", text=word("no_record", _machine(machine)["gpu"])))
+            parts.append(render("absent.html", text=word("no_record", _machine(machine)["gpu"])))
             continue
         body = _body(results, draw)
-        parts.append(_render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine))
+        parts.append(render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine))
     return Markup("\n").join(parts)
 
 
@@ -134,18 +134,18 @@ def _body(results: Node, draw) -> Markup:
     """The figure, or why there is none: this card cannot run it, or its record lacks what the reference's has."""
     gpu = results["machine"]["gpu"]
     if reason := results["record"].get("unsupported"):
-        return _render("absent.html", text=word("cannot_run", gpu, reason))
+        return render("absent.html", text=word("cannot_run", gpu, reason))
     try:
         return draw(results)
     except (Missing, ValueError) as lack:
         if results["machine"]["name"] == record.REFERENCE:
             raise
-        return _render("absent.html", text=word("lacks", gpu, lack))
+        return render("absent.html", text=word("lacks", gpu, lack))
 
 
 def _provenance(name: str, machine: str) -> str:
     content = load(name, machine)["record"]
-    return _render("provenance.html", record=content, name=name, state=_state(name, machine), elsewhere=machine != page.here.get("name"))
+    return render("provenance.html", record=content, name=name, state=_state(name, machine), elsewhere=machine != page.here.get("name"))
 
 
 def _state(name: str, machine: str) -> str:
@@ -178,6 +178,6 @@ def _label(result: Node, with_case: bool) -> str:
     return f"{result['case']} · {result['variant']}" if with_case else result["variant"]
 
 
-def _render(template: str, **values) -> Markup:
+def render(template: str, **values) -> Markup:
     """HTML; everything but what this function itself made is escaped."""
     return Markup(_templates.get_template(template).render(**values))

@@ -24,6 +24,11 @@ def traffic(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def count(value: float) -> str:
+    """A number of things, in millions from a million on."""
+    return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value:,.0f}"
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 

@@ -89,6 +89,7 @@ def browser(tmp_path_factory):
 def visit(browser, site_url):
     """Opens a page as a new visitor with that width and colour scheme."""
     def opened(page: str, width: int = 1440, scheme: str = "light", site: str = site_url):
+        browser.get("about:blank")  # a page still open would store the scheme that it had
         resize(browser, width)
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": site.rstrip("/"), "storageTypes": "local_storage"})
@@ -131,6 +132,8 @@ class TestPage:
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_opens_whole_and_readable(self, visit, site_url, page, language, scheme):
         browser = visit(PREFIX[language] + page, WIDTHS[-1], scheme)
+        shown = browser.find_element(By.TAG_NAME, "body").get_attribute("data-md-color-scheme")
+        assert shown == {"light": "default", "dark": "slate"}[scheme]
         for width in WIDTHS:
             resize(browser, width)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width

@@ -48,7 +48,7 @@ def reference(fresh_records, tmp_path, monkeypatch):
     """A copy of the fresh records; the page is English and no GPU builds it."""
     shutil.copytree(fresh_records, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(record, "RESULTS", tmp_path)
-    monkeypatch.setattr(page, "here", "")
+    monkeypatch.setattr(page, "here", {})
     monkeypatch.setattr(page, "language", "en")
 
 
@@ -67,7 +67,7 @@ def other(reference, monkeypatch):
     for result in results:
         result["call_us"] |= record.summarise([2 * sample for sample in result["call_us"]["samples"]])
     put("machine/copy", results=results)
-    monkeypatch.setattr(page, "here", OTHER)
+    monkeypatch.setattr(page, "here", content_of("machine/copy")["machine"] | {"name": OTHER, "gpu": OTHER_GPU})
 
 
 class Balance(HTMLParser):
@@ -168,7 +168,7 @@ def test_show_measures_the_share_by_each_machines_own_ceiling(other):
 
 def test_show_does_without_the_ceiling_of_another_machine(reference, monkeypatch):
     put(CHAIN)
-    monkeypatch.setattr(page, "here", OTHER)
+    monkeypatch.setattr(page, "here", content_of("machine/copy")["machine"] | {"name": OTHER, "gpu": OTHER_GPU})
     assert "<td>–</td>" in show.table(CHAIN, "fp16", ("share",)).split("own GPU:")[1]
     assert "bars__floor" not in FIGURES["bars"]().split("own GPU:")[1]
     assert OTHER_GPU in show.machine_facts()
