@@ -277,8 +277,9 @@ def test_mouse_selects(visit, width, scheme):
     for _ in range(2):  # again after Escape, which leaves the focus where it is
         press(browser, Keys.ESCAPE)
         assert panel(browser) == ""
+        click = {"button": "left", "clickCount": 1, **centre(browser, launch)}
         for kind in ("mousePressed", "mouseReleased"):
-            browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "button": "left", "clickCount": 1, **centre(browser, launch)})
+            browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **click})
     assert "cudaLaunchKernel" in panel(browser) and "45.8 µs" in panel(browser)
     kin = [element.get_attribute("textContent") for element in browser.find_elements(By.CSS_SELECTOR, ".explorer__event.is-kin title")]
     assert [name.split(": ")[1].split(", ")[0] for name in kin] == ["y = gelu(x + bias)", "aten::add", "elementwise_kernel<128"]
@@ -310,7 +311,7 @@ def test_figure_is_readable(visit, width, scheme):
         if button:
             browser.find_element(By.CSS_SELECTOR, f"[data-do={button}]").click()
         assert browser.execute_script(CROWDED) == []
-        ticks = [int(tick.text) for tick in browser.find_elements(By.CSS_SELECTOR, "[data-half=eager] .explorer__tick")]
+        ticks = [int(tick.text) for tick in browser.find_elements(By.CSS_SELECTOR, "[data-half=eager] text.explorer__tick")]
         assert len(ticks) > 4 and len({later - tick for tick, later in zip(ticks, ticks[1:], strict=False)}) == 1
     browser.execute_script("arguments[0].focus(); document.querySelectorAll('.explorer > details').forEach((part) => { part.open = true })",
                            event(browser, "eager", "aten::add"))

@@ -138,11 +138,11 @@ class Explorer {
     this.button.in.disabled = this.zoom === CLOSEST
     this.button.out.disabled = this.zoom === fit
     this.label(after.width / 100)
-    for (const ticks of this.all(".explorer__axis")) this.mark(ticks, after.width)
+    for (const drawing of this.all(".explorer__svg")) this.mark(drawing, after.width)
   }
 
-  mark(ticks, width) { // at least 40 px apart
-    const top = +ticks.dataset.top, [line, zero, ...later] = ticks.children
+  mark(drawing, width) { // ticks at least 40 px apart: a line and a number each
+    const top = +drawing.dataset.top, [, zero, ...later] = this.all(".explorer__tick", drawing)
     const step = [1, 2, 5, 10, 20, 100, 200].find((us) => us * width / top >= 40) ?? 500
     const made = Array.from({ length: Math.ceil(top / step) - 1 }, (_, index) => later.slice(0, 2).map((part) => {
       const copy = part.cloneNode(true), us = step * (index + 1)
@@ -150,7 +150,8 @@ class Explorer {
       if (copy.textContent) copy.textContent = us
       return copy
     }))
-    ticks.replaceChildren(line, zero, ...made.flat())
+    for (const part of later) part.remove()
+    zero.after(...made.flat())
   }
 
   label(unit) {
