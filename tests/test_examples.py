@@ -8,7 +8,7 @@ from harness import snippet
 
 EXAMPLES = {"index.md": 2, "fusion/pointwise.md": 14, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11,
             "path/autograd.md": 7, "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
-            "reference/machines.md": 7, "reference/verification.md": 1}
+            "attention/online-softmax.md": 13, "reference/machines.md": 7, "reference/verification.md": 1}
 
 
 @pytest.fixture(scope="module")

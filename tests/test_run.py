@@ -146,7 +146,7 @@ def test_build_renders_the_site_whatever_failed(project, monkeypatch, names, sta
     monkeypatch.setattr(commands.site, "build", rendered.append)
     monkeypatch.setattr(commands, "console", Console(file=io.StringIO()))
     assert commands.build(Namespace(names=names, fresh=False)) == status
-    assert rendered == [MACHINE["name"]]
+    assert rendered == [MACHINE]
     assert ("1 failed: topic/raises; earlier records were kept" in commands.console.file.getvalue()) == bool(status)
 
 
@@ -156,7 +156,7 @@ def test_build_without_a_gpu_renders_the_records_as_they_are(project, monkeypatc
     monkeypatch.setattr(commands.site, "build", rendered.append)
     monkeypatch.setattr(commands, "console", Console(file=io.StringIO()))
     assert commands.build(Namespace(names=[], fresh=True)) == 0
-    assert rendered == [""] and (project / "ran.txt").read_text() == ""
+    assert rendered == [None] and (project / "ran.txt").read_text() == ""
 
 
 def test_run_says_why_a_gpu_cannot_be_described(monkeypatch):

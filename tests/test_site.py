@@ -55,8 +55,10 @@ class Html(HTMLParser):
     def __init__(self, file: Path):
         super().__init__()
         self.elements: list[tuple[str, dict, bool]] = []
-        self.drawings: list[list[str]] = []  # of each outermost svg of the article, the elements in it
-        self.article = self.svg = 0
+        self.drawings: list[list[str]] = []  # of each outermost svg of the article that is not hidden, the elements in it
+        self.bare: str | None = None
+        self.open_tables = 0  # tables of the article that no <details> folds away
+        self.article = self.svg = self.folded = 0
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -65,12 +67,19 @@ class Html(HTMLParser):
             self.drawings[-1].append(tag)
         elif tag == "svg" and self.article:
             self.drawings.append([])
+            self.bare = dict(attrs).get("aria-hidden")
+        self.open_tables += tag == "table" and bool(self.article) and not self.folded
+        self.folded += tag == "details"
         self.article += tag == "article"
         self.svg += tag == "svg" and bool(self.article)
 
     def handle_endtag(self, tag):
         self.article -= tag == "article"
         self.svg -= tag == "svg" and bool(self.article)
+        self.folded -= tag == "details"
+        if tag == "svg" and not self.svg and self.drawings and self.bare:  # it says nothing that the text does not
+            self.drawings.pop()
+            self.bare = None
 
     def tags(self, pattern: str, in_article: bool = False) -> list[dict]:
         return [attrs for tag, attrs, inside in self.elements if re.fullmatch(pattern, tag) and (inside or not in_article)]
