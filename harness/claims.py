@@ -7,7 +7,7 @@ from harness.snippet import SNIPPETS
 from harness.state import page
 
 
-def check(name: str, machine: str = REFERENCE) -> tuple[int, list[str]]:
+def check(name: str, machine: str = REFERENCE, flags: int = 0) -> tuple[int, list[str]]:
     """(examples run, sources of those that failed) of snippets/<name>/claims.pycon against a machine's records."""
     failures: list[str] = []
 
@@ -22,7 +22,7 @@ def check(name: str, machine: str = REFERENCE) -> tuple[int, list[str]]:
     test = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
     before, page.machine = page.machine, machine
     try:
-        Runner(verbose=False).run(test, out=lambda text: None)
+        Runner(verbose=False, optionflags=flags).run(test, out=lambda text: None)
     finally:
         page.machine = before
     return len(test.examples), failures

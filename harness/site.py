@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.snippet import ROOT
 
 CONFIGS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}  # English first: it empties site/, where Chinese is site/zh/
+PREFIX = {"en": "", "zh": "zh"}
 SITE = ROOT / "site"
 # What a strict build lets through: a block that did not run, one that failed, a value that was not read.
 WRONG = ("Traceback (most recent call last)", "--8<--", "--8&lt;--", "{{", 'exec="true"')
@@ -23,15 +24,15 @@ def _environment(machine: dict | None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "THIS_MACHINE": json.dumps(machine or {}), "NO_MKDOCS_2_WARNING": "1"}
 
 
-def build(machine: dict | None = None) -> None:
+def build(machine: dict | None = None, site: Path = SITE) -> None:
     """Both languages, strictly; `machine` describes this build's GPU, if it has one. Raises SiteError."""
-    for config in CONFIGS.values():
+    for language, config in CONFIGS.items():
         # never --quiet: with it a failed block ends with status 0
-        status = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "-f", config],
-                                cwd=ROOT, env=_environment(machine), check=False).returncode
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "-f", config, "-d", str(site / PREFIX[language])]
+        status = subprocess.run(command, cwd=ROOT, env=_environment(machine), check=False).returncode
         if status:
             raise SiteError(f"mkdocs build of {config} ended with status {status}; its own lines above say where")
-    check(SITE)
+    check(site)
 
 
 def serve(language: str, machine: dict | None = None) -> int:
@@ -43,7 +44,7 @@ def serve(language: str, machine: dict | None = None) -> int:
 
 def check(site: Path) -> None:
     """Raise SiteError for the first page that is absent, unfinished or holds a failed block."""
-    for language, prefix in (("en", ""), ("zh", "zh/")):
+    for language, prefix in PREFIX.items():
         for source in sorted((ROOT / "docs" / language).rglob("*.md")):
             inner = source.relative_to(ROOT / "docs" / language).with_suffix("").as_posix()
             folder = inner.removesuffix("index").rstrip("/")

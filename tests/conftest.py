@@ -7,6 +7,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from harness import site as harness_site
+from harness.state import page
 
 IN_CI = bool(os.environ.get("CI"))
 
@@ -19,11 +20,18 @@ def need(present, reason: str) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    """Each test begins in English: a page's examples leave their language behind."""
+    monkeypatch.setattr(page, "language", "en")
+
+
 @pytest.fixture(scope="session")
-def built_site():
-    """The folder of the site, built from the committed records in both languages."""
-    harness_site.build()
-    return harness_site.SITE
+def built_site(tmp_path_factory):
+    """A folder with the site, built from the committed records in both languages."""
+    folder = tmp_path_factory.mktemp("site")
+    harness_site.build(site=folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
