@@ -11,7 +11,6 @@ from harness.results import Node
 from harness.show import figure, render
 
 HALVES = ("eager", "compiled")
-LANES = ("Python", "ATen", "allocator", "launch", "GPU")
 TRACKS = ("Python", "ATen", "autograd", "allocator", "launch", "GPU")  # autograd: the operators on its own thread
 UNFOLDED = ("aten::add", "aten::gelu")  # eager's operators, in the order of their allocations
 ROW, BAR, AXIS, GAP, ARROWS, TICKS = 18, 14, 20, 7, 22, 16  # heights in px; of ticks, up or down

@@ -50,7 +50,8 @@ def measure_all(names: list[str], machine: dict, again: bool, console: Console) 
     reasons = plan(names, machine, again)
     console.print(f"{machine['gpu']}: {len(names)} snippets, {len(names) - len(reasons)} fresh, {len(reasons)} to measure")
     failed = []
-    left_s = sum(_expected_s(name, machine["name"]) for name in reasons)
+    expected_s = {name: _expected_s(name, machine["name"]) for name in reasons}  # before new records change it
+    left_s = sum(expected_s.values())
     with _progress(console) as progress:
         task = progress.add_task("", total=len(reasons), left="")
         for number, (name, reason) in enumerate(reasons.items(), 1):
@@ -59,7 +60,7 @@ def measure_all(names: list[str], machine: dict, again: bool, console: Console) 
                 console.print(f"[{number}/{len(reasons)}] {name} ({reason}), about {left_s:.0f} s left", markup=False)
             if not _kept(name, machine["name"], console):
                 failed.append(name)
-            left_s -= _expected_s(name, machine["name"])
+            left_s -= expected_s[name]
             progress.advance(task)
     return failed
 

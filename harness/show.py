@@ -104,8 +104,7 @@ def records() -> str:
 
 
 def claims_result(machine: str, attempted: int, failures: list[str]) -> str:
-    return render("claims.html", machine=_machine(machine)["gpu"], attempted=attempted, failures=failures,
-                   reference=machine == record.REFERENCE)
+    return render("claims.html", machine=_machine(machine)["gpu"], attempted=attempted, failures=failures)
 
 
 def _shown() -> list[str]:

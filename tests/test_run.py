@@ -107,6 +107,11 @@ def test_run_with_nothing_changed_runs_nothing(project):
     assert "2 snippets, 2 fresh, 0 to measure" in text
 
 
+def test_run_time_left_falls_by_what_was_expected(project):
+    text = measured(project, ["topic/good", "topic/raises", "topic/last"])[1]
+    assert re.findall(r"about (\d+) s left", text) == ["270", "180", "90"]  # whatever each really took
+
+
 def test_run_record_says_where_it_comes_from(project):
     measured(project, ["topic/good"])
     content = record.read(record.path(MACHINE["name"], "topic/good"))
