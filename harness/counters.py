@@ -1,6 +1,7 @@
 """Hardware counters of every kernel of a snippet, read by Nsight Compute (`ncu`) and parsed from its CSV."""
 import csv
 import glob
+import operator
 import re
 import shutil
 
@@ -12,7 +13,15 @@ METRICS = {
     "instructions_count": "smsp__inst_executed.sum",
     "issue_active_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "dram_active_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "duration_us": "gpu__time_duration.sum",  # printed in ns
 }
+# fp32 operations executed, by instruction: a fused multiply-add is two. Tensor cores and other types are not in it.
+FLOPS = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": weight for op, weight in (("fadd", 1), ("fmul", 1), ("ffma", 2))}
+KERNEL_METRICS = (*METRICS.values(), *FLOPS)
+CALL_METRICS = (METRICS["dram_read_bytes"], METRICS["dram_write_bytes"])
+# A call as it runs, with cold caches at its start alone: where ncu counts kernels, it empties the caches before each.
+EACH_KERNEL = ("--target-processes", "all")
+WHOLE_CALL = ("--replay-mode", "app-range", "--cache-control", "all")
 RANGE = "measure:"  # an NVTX range around each call that is counted
 
 
@@ -20,11 +29,10 @@ def tool() -> str | None:
     return shutil.which("ncu") or next(iter(sorted(glob.glob("/opt/nvidia/nsight-compute/*/ncu"), reverse=True)), None)
 
 
-def command(log: str) -> list[str]:
+def command(log: str, metrics: tuple[str, ...] = KERNEL_METRICS, *options: str) -> list[str]:
     """ncu's own options: clocks are left as they are, and only what the worker brackets is counted."""
     return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--profile-from-start", "off",
-            "--clock-control", "none", "--target-processes", "all", "--log-file", log,
-            "--metrics", ",".join(METRICS.values())]
+            "--clock-control", "none", *options, "--log-file", log, "--metrics", ",".join(metrics)]
 
 
 def parse(text: str) -> dict[str, list[dict]]:
@@ -39,9 +47,16 @@ def parse(text: str) -> dict[str, list[dict]]:
     found: dict[str, list[dict]] = {}
     for row in rows:
         label = re.search(rf"{RANGE}([^:\"]+)", " ".join(value for key, value in row.items() if "Domain" in (key or "")))
-        counters = {key: _number(row.get(metric)) for key, metric in METRICS.items()}
-        found.setdefault(label[1] if label else "", []).append({"kernel": row["Kernel Name"], **counters})
+        counters = {key: _number(row[metric]) for key, metric in METRICS.items() if metric in row}
+        if counters.get("duration_us"):
+            counters["duration_us"] /= 1e3
+        found.setdefault(label[1] if label else "", []).append({"kernel": row["Kernel Name"], **counters, **_flops(row)})
     return found
+
+
+def _flops(row: dict) -> dict:
+    executed = [_number(row.get(metric)) for metric in FLOPS]
+    return {} if None in executed else {"flops_count": sum(map(operator.mul, executed, FLOPS.values()))}
 
 
 def _number(text: str | None) -> float | int | None:
@@ -62,4 +77,14 @@ def attach(results: list[dict], counted: dict[str, list[dict]]) -> None:
         if len(launched) < len(result.get("kernels") or []):
             result["counters_missing"] = "a copy or fill by the driver is no kernel to Nsight Compute"
         for kernel, row in zip(launched, rows, strict=True):
-            kernel["counters"] = {key: row[key] for key in METRICS}
+            kernel["counters"] = {key: value for key, value in row.items() if key != "kernel"}
+
+
+def attach_calls(results: list[dict], counted: dict[str, list[dict]]) -> None:
+    """Put a whole call's traffic beside its kernels'."""
+    for index, result in enumerate(results):
+        if rows := counted.get(str(index)):
+            result["call_counters"] = {key: rows[0][key] for key in ("dram_read_bytes", "dram_write_bytes")}
+
+
+ATTACH = {"count": attach, "count_calls": attach_calls}

@@ -1,7 +1,6 @@
 """Figures of captures: stacks, dispatch, autograd, allocator, launches. Each returns HTML; none imports torch."""
-import math
-
-from harness import units
+from harness.chart import chart
+from harness.labels import both, word
 from harness.results import Node, samples_median
 from harness.show import figure, render
 
@@ -79,32 +78,10 @@ def actions(*keys) -> str:
 
 def launch_chart() -> str:
     """Enqueue and total time over sizes, on two logarithmic axes, with the numbers in a table."""
-    def chart(data: Node) -> str:
+    def series(data: Node) -> dict:
         modes = [mode for mode in data if mode not in ("machine", "record")]
-        powers = [int(size.removeprefix("2^")) for size in data[modes[0]]]
-        series = [{"mode": mode, "clock": clock, "values": [samples_median(data[mode][f"2^{power}"][clock]) for power in powers]}
-                  for mode in modes for clock in ("enqueue_us", "total_us")]
-        return render("launch.html", powers=powers, series=_placed(series, powers), ticks=_ticks(series), modes=modes, data=data,
-                      median=samples_median)
-    return figure("path/launch", chart)
-
-
-def _decades(series: list[dict]) -> tuple[int, int]:
-    values = [value for line in series for value in line["values"]]
-    return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-
-
-def _placed(series: list[dict], powers: list[int]) -> list[dict]:
-    """Each value with its place in percent of the chart's width and height."""
-    low, high = _decades(series)
-    for line in series:
-        line["points"] = [{"x": 100 * (power - powers[0]) / (powers[-1] - powers[0]),
-                           "y": 100 * (high - math.log10(value)) / (high - low), "value": value, "power": power}
-                          for power, value in zip(powers, line["values"], strict=True)]
-    return series
-
-
-def _ticks(series: list[dict]) -> list[dict]:
-    low, high = _decades(series)
-    return [{"label": units.us(10.0**decade).replace(".0", ""), "y": 100 * (high - decade) / (high - low)}
-            for decade in range(low, high + 1)]
+        return {f"{mode}, {word(clock)}": {
+            "points": [(2 ** int(size.removeprefix("2^")), samples_median(row[clock])) for size, row in data[mode].items()],
+            "color": number, "dashed": clock == "enqueue_us"}
+            for number, mode in enumerate(modes) for clock in ("enqueue_us", "total_us")}
+    return chart("path/launch", series, x=both("elements"), y={"en": "time, µs", "zh": "时间，µs"}, title=both("launch_title"))

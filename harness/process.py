@@ -1,15 +1,18 @@
-"""Child processes: one at a time, a clean environment, a time limit, and nothing left behind on the GPU."""
+"""Child processes: one at a time on the GPU, a clean environment, a time limit, and nothing left behind."""
 import os
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.snippet import ROOT
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES",
         "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "USER", "LOGNAME")
+
+AHEAD = max(1, min(3, (os.cpu_count() or 1) // 4))  # children that get ready while one measures
 
 
 class ChildError(Exception):
@@ -28,22 +31,65 @@ def worker(*words: str) -> list[str]:
     return [sys.executable, "-m", "harness.worker", *words]
 
 
-def run(command: list[str], cache: Path, log: Path, limit_s: float) -> None:
-    """Run a child to its end, its output in `log`. Raises ChildError; whatever happens, its process group is gone."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        child = subprocess.Popen(command, cwd=ROOT, env=environment(cache), stdin=subprocess.DEVNULL, stdout=out,
-                                 stderr=subprocess.STDOUT, start_new_session=True)
+class Job(NamedTuple):
+    """A child to run: its command, the folder of its compiler caches, and the file that takes its output."""
+    command: tuple[str, ...]
+    cache: Path
+    log: Path
+
+
+class Line:
+    """Children in the order in which they are expected to run: one works, the next ones are up and wait for their turn.
+
+    A child imports torch and its compiler for seconds before it touches the GPU; it does so while those before it measure.
+    Its turn comes as a line on its standard input; the end of that input, should we die, ends a waiting child.
+    """
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+        self.waiting: dict[Job, subprocess.Popen] = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error) -> None:
+        for child in self.waiting.values():
+            _end(child)
+
+    def run(self, job: Job, limit_s: float) -> None:
+        """Run a child to its end. Raises ChildError; whatever happens, its process group is gone."""
+        child = self.waiting.pop(job, None) or _start(job)
         try:
+            with suppress(BrokenPipeError):  # it has ended already: its status says how
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+            self._prepare_after(job)
             status = child.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
             raise ChildError(f"still running after its time limit of {limit_s:.0f} s") from None
         finally:
             _end(child)
-    if status < 0:
-        raise ChildError(f"killed by {signal.Signals(-status).name}")
-    if status:
-        raise ChildError(f"ended with status {status}")
+        if status < 0:
+            raise ChildError(f"killed by {signal.Signals(-status).name}")
+        if status:
+            raise ChildError(f"ended with status {status}")
+
+    def _prepare_after(self, job: Job) -> None:
+        """Start those that follow, and end those that should have run before them and were not wanted."""
+        place = self.jobs.index(job) + 1 if job in self.jobs else len(self.jobs)
+        following = self.jobs[place:place + AHEAD]
+        for other in [other for other in self.waiting if other not in following]:
+            _end(self.waiting.pop(other))
+        for other in following:
+            if other not in self.waiting:
+                self.waiting[other] = _start(other)
+
+
+def _start(job: Job) -> subprocess.Popen:
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("ab") as out:
+        return subprocess.Popen(job.command, cwd=ROOT, env=environment(job.cache), stdin=subprocess.PIPE, stdout=out,
+                                stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -51,6 +97,7 @@ def _end(child: subprocess.Popen) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    child.stdin.close()
 
 
 @contextmanager

@@ -50,15 +50,18 @@ def measure_all(names: list[str], machine: dict, again: bool, console: Console) 
     reasons = plan(names, machine, again)
     console.print(f"{machine['gpu']}: {len(names)} snippets, {len(names) - len(reasons)} fresh, {len(reasons)} to measure")
     failed = []
+    for name in reasons:
+        _log(name).unlink(missing_ok=True)
     expected_s = {name: _expected_s(name, machine["name"]) for name in reasons}  # before new records change it
     left_s = sum(expected_s.values())
-    with _progress(console) as progress:
+    with tempfile.TemporaryDirectory() as folder, _progress(console) as progress, \
+            process.Line([job for name in reasons for job in _jobs(name, Path(folder)).values()]) as line:
         task = progress.add_task("", total=len(reasons), left="")
         for number, (name, reason) in enumerate(reasons.items(), 1):
             progress.update(task, description=name, left=f"about {left_s:.0f} s left")
             if not console.is_terminal:
                 console.print(f"[{number}/{len(reasons)}] {name} ({reason}), about {left_s:.0f} s left", markup=False)
-            if not _kept(name, machine["name"], console):
+            if not _kept(name, machine["name"], Path(folder), line, console):
                 failed.append(name)
             left_s -= expected_s[name]
             progress.advance(task)
@@ -79,13 +82,31 @@ def _expected_s(name: str, machine: str) -> float:
     return GUESS_S
 
 
-def _kept(name: str, machine: str, console: Console) -> bool:
+def _log(name: str) -> Path:
+    return LOGS / f"{name}.log"
+
+
+def _jobs(name: str, folder: Path) -> dict[str, process.Job]:
+    """The processes of a snippet in order: the measurement, then one for the counters of each kernel, or of each call."""
+    tasks = {"measure": []}
+    if snippet.kind(snippet.path(name)) == "comparison" and counters.tool():
+        if snippet.constant(name, "count_traffic", True):
+            tasks["count"] = counters.command(str(folder / name / "count.csv"), counters.KERNEL_METRICS, *counters.EACH_KERNEL)
+        if snippet.constant(name, "count_calls", False):
+            tasks["count_calls"] = counters.command(str(folder / name / "count_calls.csv"), counters.CALL_METRICS,
+                                                    *counters.WHOLE_CALL)
+    out = folder / name
+    out.mkdir(parents=True, exist_ok=True)
+    return {task: process.Job((*before, *process.worker(task, name, str(out / f"{task}.json"))), folder / "cache", _log(name))
+            for task, before in tasks.items()}
+
+
+def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Console) -> bool:
     """Measure one snippet and write its record; say by name what went wrong."""
-    log = LOGS / f"{name}.log"
-    log.unlink(missing_ok=True)
+    log = _log(name)
     begun = time.monotonic()
     try:
-        answer = measure(name, log)
+        answer = measure(name, folder, line)
         answer["duration_s"] = round(time.monotonic() - begun, 1)
         record.write(answer, record.path(machine, name))
     except Exception as error:  # whatever one snippet does, the others are still measured
@@ -93,8 +114,8 @@ def _kept(name: str, machine: str, console: Console) -> bool:
         error = error if known else repr(error)
         console.print(f"FAILED {name}: {error}; run it again with: python -m harness run {name}", markup=False)
         console.print(f"  the end of {log.relative_to(snippet.ROOT).as_posix()}:", markup=False)
-        for line in _tail(log):
-            console.print(f"  | {line}", markup=False, highlight=False)
+        for said in _tail(log):
+            console.print(f"  | {said}", markup=False, highlight=False)
         return False
     log.unlink(missing_ok=True)
     console.print(f"  measured {name} in {answer['duration_s']} s", markup=False)
@@ -107,51 +128,33 @@ def _tail(log: Path, lines: int = 20) -> list[str]:
     return list(deque(log.read_text(encoding="utf-8", errors="replace").splitlines(), lines))
 
 
-def measure(name: str, log: Path) -> dict:
-    """A record's content, from processes of its own: the measurement, then compile times and counters where wanted."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache, limit_s = Path(folder), snippet.constant(name, "time_limit_s", 600)
-        answer = _answer(process.worker("measure", name), cache, log, limit_s)
-        if answer.get("results"):
-            _count(name, answer, cache, log, limit_s)
-        timed = snippet.constant(name, "compile_times", {})  # {case: [variants whose compile time is wanted]}
-        for result in answer.get("results", []):
-            if result["outcome"] == "measured" and result["variant"] in timed.get(result["case"], ()):
-                result["compile_s"] = _compile_s(name, result["case"], result["variant"], log, limit_s)
+def measure(name: str, folder: Path, line: process.Line) -> dict:
+    """A record's content, from processes of its own: the measurement, then the counters."""
+    jobs, limit_s = _jobs(name, folder), snippet.constant(name, "time_limit_s", 600)
+    line.run(jobs.pop("measure"), limit_s)
+    answer = _answer(folder / name / "measure.json")
+    if answer.get("results") and not jobs:
+        wanted = snippet.constant(name, "count_traffic", True)
+        answer["counters_missing"] = "Nsight Compute (ncu) is not installed" if wanted else "this snippet asks for times alone"
+    for task, job in jobs.items() if answer.get("results") else ():
+        try:
+            line.run(job, limit_s)
+            table = counters.parse((folder / name / f"{task}.csv").read_text(encoding="utf-8"))
+            counters.ATTACH[task](answer["results"], table)
+            for result, again_us in zip(answer["results"], _answer(folder / name / f"{task}.json"), strict=True):
+                result.update({"again_us": again_us} if again_us else {})
+        except (process.ChildError, OSError, ValueError) as error:
+            answer["counters_missing"] = f"Nsight Compute could not read the counters: {error}"[:300]
     what = snippet.kind(snippet.path(name))
     return {"snippet": name, "kind": what, "method_version": snippet.METHOD[what], "digest": snippet.digest(name),
             "date": date.today().isoformat(), "commit": _commit(), **answer}
 
 
-def _answer(command: list[str], cache: Path, log: Path, limit_s: float):
-    out = cache / "answer.json"
-    out.unlink(missing_ok=True)
-    process.run([*command[:5], str(out), *command[5:]], cache, log, limit_s)
+def _answer(out: Path):
     try:
         return json.loads(out.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise process.ChildError("ended well but left no result") from None
-
-
-def _count(name: str, answer: dict, cache: Path, log: Path, limit_s: float) -> None:
-    """Hardware counters of each kernel; where they cannot be read, the reason."""
-    wanted = snippet.constant(name, "count_traffic", True)
-    if not wanted or not counters.tool():
-        answer["counters_missing"] = "Nsight Compute (ncu) is not installed" if wanted else "this snippet asks for times alone"
-        return
-    table = cache / "ncu.csv"
-    try:
-        process.run(counters.command(str(table)) + process.worker("count", name), cache, log, limit_s)
-        counters.attach(answer["results"], counters.parse(table.read_text(encoding="utf-8")))
-    except (process.ChildError, OSError, ValueError) as error:
-        answer["counters_missing"] = f"Nsight Compute could not read the counters: {error}"[:300]
-
-
-def _compile_s(name: str, case: str, variant: str, log: Path, limit_s: float) -> dict:
-    """Seconds of a first call with an empty cache, then of one in a new process that finds it filled."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = process.worker("compile", name, case, variant)
-        return {state: _answer(command, Path(folder), log, limit_s) for state in ("cold", "warm")}
 
 
 def _commit() -> str | None:

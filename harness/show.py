@@ -24,7 +24,7 @@ _templates.filters["zip"] = zip
 
 def table(name: str, case: str, columns: tuple = ("time", "speedup", "kernels", "traffic", "share", "peak"),
           variants: tuple = ()) -> str:
-    """A row a variant; the speed-up is against the first. Also: error, enqueue, kernel_time, compile."""
+    """A row a variant; the speed-up is against the first. Also: error, enqueue, kernel_time."""
     def rows(results: Node) -> str:
         found = [results[case][variant] for variant in variants or results[case]]
         return render("table.html", results=found, columns=columns, share=partial(_share, results["machine"]["name"]))
@@ -35,6 +35,11 @@ def kernels(name: str, case: str, *variants: str) -> str:
     """The kernels of each variant in the order in which they ran."""
     return figure(name, lambda results: render(
         "kernels.html", results=[results[case][variant] for variant in variants or results[case]]))
+
+
+def rows(name: str, head: dict, cells, numeric: int = 1) -> str:
+    """A table of texts that `cells(record)` makes, a list a row; columns from `numeric` on are set as numbers."""
+    return figure(name, lambda results: render("rows.html", head=head[page.language], cells=cells(results), numeric=numeric))
 
 
 def bars(name: str, *results: tuple[str, str], floor: bool = True, title: dict) -> str:

@@ -35,3 +35,16 @@ def percent(share: float) -> str:
 
 def seconds(value: float) -> str:
     return f"{value:.1f} s"
+
+
+def short(value: float) -> str:
+    """A label of an axis: 250, 10 k, 2 M, 0.5."""
+    for unit, factor in ((" T", 1e12), (" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def plain(value: float) -> str:
+    """A cell of a chart's table: whole numbers with separators, others with four digits."""
+    return f"{value:,.0f}" if float(value).is_integer() or value >= 1000 else f"{value:.4g}"

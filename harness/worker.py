@@ -1,7 +1,7 @@
-"""What runs in a fresh process: `python -m harness.worker measure|compile|count|machine ...`. Needs torch and a GPU."""
+"""What runs in a fresh process: `python -m harness.worker measure|count|count_calls|machine ...`. Needs torch and a GPU."""
+import gc
 import json
 import sys
-import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +11,7 @@ import torch
 from harness import machine, snippet
 from harness.counters import RANGE
 from harness.measure import bind, compare, variants
+from harness.timing import Clock
 
 
 def missing(needs: dict) -> str | None:
@@ -39,34 +40,28 @@ def measure(name: str, out: str) -> None:
     Path(out).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def compile_seconds(name: str, out: str, case: str, variant: str) -> None:
-    """Seconds from wrapping a function to its first result, in a process whose compiler is imported and started."""
-    torch.compile(lambda x: x + 1)(torch.ones(1, device="cuda"))
-    module = snippet.load(name)
-    args = module.inputs(**module.cases[case], device="cuda")
-    torch.cuda.synchronize()
-    begun = time.perf_counter()
-    bind(module, module.compiled[variant], args)()
-    torch.cuda.synchronize()
-    Path(out).write_text(json.dumps(round(time.perf_counter() - begun, 3)), encoding="utf-8")
+def count(name: str, out: str, again: bool = True) -> None:
+    """One call of each variant inside an NVTX range, for Nsight Compute to read; the ranges follow `compare`'s order.
 
-
-def count(name: str) -> None:
-    """One call of each variant inside an NVTX range, for Nsight Compute to read; the ranges follow `compare`'s order."""
-    module, index = snippet.load(name), 0
+    Before that each call is timed again: a second run, in another process than the first. The medians go to `out`.
+    """
+    module, clock, seconds = snippet.load(name), Clock() if again else None, []
     for case in module.cases.values():
         args = None  # the last case's memory goes back before the next case takes its own
         torch.manual_seed(0)
-        for number, (_, factory) in enumerate(variants(module)):
+        for _, factory in variants(module):
+            index = len(seconds)
+            seconds.append(None)
             with suppress(torch.cuda.OutOfMemoryError, NotImplementedError):
                 args = args or module.inputs(**case, device="cuda")
-                _count(bind(module, factory, args), index + number)
-        index += sum(1 for _ in variants(module))
+                seconds[index] = _count(bind(module, factory, args), index, clock)
+    Path(out).write_text(json.dumps(seconds), encoding="utf-8")
 
 
-def _count(call, index: int) -> None:
+def _count(call, index: int, clock: Clock | None) -> float | None:
     for _ in range(4):
         call()
+    again_us = clock.call_us(call)["median"] if clock else None
     torch.cuda.synchronize()
     torch.cuda.nvtx.range_push(f"{RANGE}{index}")
     torch.cuda.profiler.start()
@@ -74,6 +69,19 @@ def _count(call, index: int) -> None:
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
     torch.cuda.nvtx.range_pop()
+    return again_us
+
+
+def count_calls(name: str, out: str) -> None:
+    count(name, out, again=False)
+
+
+def prepare(name: str) -> None:
+    """What takes seconds and touches no GPU: import the snippet, and the compiler where the snippet compiles."""
+    if "torch.compile" in snippet.path(name).read_text(encoding="utf-8"):
+        import torch._inductor.compile_fx  # noqa: F401
+    snippet.load(name)
+    gc.freeze()  # what was imported stays: a collection before each look at the memory need not walk it again
 
 
 if __name__ == "__main__":
@@ -81,4 +89,6 @@ if __name__ == "__main__":
     if task == "machine":
         print(json.dumps(machine.describe()))
     else:
-        {"measure": measure, "compile": compile_seconds, "count": count}[task](*rest)
+        prepare(rest[0])
+        if sys.stdin.readline():  # our turn; at the end of the input there is nobody left who waits for us
+            {"measure": measure, "count": count, "count_calls": count_calls}[task](*rest)

@@ -10,9 +10,9 @@ RANGE = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:M
 NESTED = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 LOG = "==WARNING== Note: Running with unmodified GPU clocks.\n==PROF== Connected to process 609 (/usr/bin/python3)\n" \
       "==PROF== Disconnected from process 609\n"
-ROWS = [("measure:0", "add<half>(int, T1)", "134,279,680", "116,706,560", "18", "119,013,376", "71.72", "32.16"),
-        ("measure:0", 'mul "quoted", twice', "0", "1,024", "32", "n/a", "100", "0.5"),
-        ("measure:12", "triton_poi_fused_0", "1", "2", "16", "", "5", "6")]
+ROWS = [("measure:0", "add<half>(int, T1)", "134,279,680", "116,706,560", "18", "119,013,376", "71.72", "32.16", "1,500", "3", "5", "7"),
+        ("measure:0", 'mul "quoted", twice', "0", "1,024", "32", "n/a", "100", "0.5", "n/a", "n/a", "1", "2"),
+        ("measure:12", "triton_poi_fused_0", "1", "2", "16", "", "5", "6", "65,536", "1", "1,000", "10")]
 
 
 def table(*rows) -> str:
@@ -20,8 +20,8 @@ def table(*rows) -> str:
     text = io.StringIO(LOG)
     text.seek(0, io.SEEK_END)
     write = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow
-    write(["ID", "Process ID", RANGE, NESTED, "Kernel Name", *counters.METRICS.values()])
-    write(["", "", "", "", "", "byte", "byte", "register/thread", "inst", "%", "%"])
+    write(["ID", "Process ID", RANGE, NESTED, "Kernel Name", *counters.KERNEL_METRICS])
+    write(["", "", "", "", "", "byte", "byte", "register/thread", "inst", "%", "%", "ns", "inst", "inst", "inst"])
     for number, (label, kernel, *values) in enumerate(rows):
         write([number, "609", f'609  "<default domain>:{label}:none:none:none:none:none:none" ', "", kernel, *values])
     return text.getvalue()
@@ -30,16 +30,18 @@ def table(*rows) -> str:
 def test_counters_parse_reads_kernels_by_range_and_in_order():
     assert counters.parse(table(*ROWS)) == {
         "0": [{"kernel": "add<half>(int, T1)", "dram_read_bytes": 134279680, "dram_write_bytes": 116706560, "registers": 18,
-               "instructions_count": 119013376, "issue_active_percent": 71.72, "dram_active_percent": 32.16},
+               "instructions_count": 119013376, "issue_active_percent": 71.72, "dram_active_percent": 32.16,
+               "duration_us": 1.5, "flops_count": 3 + 5 + 2 * 7},
               {"kernel": 'mul "quoted", twice', "dram_read_bytes": 0, "dram_write_bytes": 1024, "registers": 32,
-               "instructions_count": None, "issue_active_percent": 100, "dram_active_percent": 0.5}],
+               "instructions_count": None, "issue_active_percent": 100, "dram_active_percent": 0.5, "duration_us": None}],
         "12": [{"kernel": "triton_poi_fused_0", "dram_read_bytes": 1, "dram_write_bytes": 2, "registers": 16,
-                "instructions_count": None, "issue_active_percent": 5, "dram_active_percent": 6}],
+                "instructions_count": None, "issue_active_percent": 5, "dram_active_percent": 6,
+                "duration_us": 65.536, "flops_count": 1021}],
     }
 
 
 def test_counters_parse_keeps_kernels_outside_a_range_apart():
-    assert list(counters.parse(table(("other:0", "k", "1", "1", "1", "1", "1", "1"), ROWS[2]))) == ["", "12"]
+    assert list(counters.parse(table(("other:0", "k", *["1"] * 10), ROWS[2]))) == ["", "12"]
 
 
 def test_counters_parse_says_what_ncu_said_where_there_is_no_table():
@@ -62,7 +64,7 @@ def test_counters_attach_pairs_by_order():
     results = [{"kernels": [kernel("add"), kernel("mul")]}, {"outcome": "out of memory"}]
     counters.attach(results, counters.parse(table(*ROWS)))
     assert [row["counters"]["registers"] for row in results[0]["kernels"]] == [18, 32]
-    assert list(results[0]["kernels"][0]["counters"]) == list(counters.METRICS)
+    assert list(results[0]["kernels"][0]["counters"]) == [*counters.METRICS, "flops_count"]
     assert results[1] == {"outcome": "out of memory"} and "counters_missing" not in results[0]
 
 
@@ -85,4 +87,12 @@ def test_counters_command_writes_the_table_to_the_log(monkeypatch):
     monkeypatch.setattr(counters, "tool", lambda: "/somewhere/ncu")
     command = counters.command("out.csv")
     assert command[0] == "/somewhere/ncu" and command[command.index("--log-file") + 1] == "out.csv"
-    assert command[-1].split(",") == list(counters.METRICS.values())
+    assert command[-1].split(",") == list(counters.KERNEL_METRICS)
+    whole = counters.command("out.csv", counters.CALL_METRICS, *counters.WHOLE_CALL)
+    assert whole[-1] == "dram__bytes_read.sum,dram__bytes_write.sum" and "app-range" in whole
+
+
+def test_counters_attach_calls_puts_a_range_beside_its_kernels():
+    results = [{"kernels": [kernel("add"), kernel("mul")]}, {"outcome": "out of memory"}]
+    counters.attach_calls(results, {"0": [{"kernel": "range", "dram_read_bytes": 7, "dram_write_bytes": 8}]})
+    assert results[0]["call_counters"] == {"dram_read_bytes": 7, "dram_write_bytes": 8} and "call_counters" not in results[1]

@@ -1,4 +1,5 @@
 """The correctness gate, on a CPU; every comparison passes it at its small size, compiled variants too."""
+import json
 import math
 import os
 import shutil
@@ -18,17 +19,43 @@ BY_KIND = {kind: [name for name in snippet.names() if snippet.kind(snippet.path(
 COMPILER = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
 
 
+def uses_triton(name: str) -> bool:
+    """Whether the snippet, or what it imports from snippets/, has a Triton kernel of its own."""
+    sources = {}
+    snippet._collect(snippet.path(name), False, sources)
+    return any("import triton" in file.read_text(encoding="utf-8") for file in sources)
+
+
+IN_TRITON = [name for name in BY_KIND["comparison"] if uses_triton(name)]
+INTERPRET = """
+import json, sys
+from harness import measure, snippet
+print(json.dumps({name: measure.errors(snippet.load(name), "cpu") for name in sys.argv[1:]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict:
+    """Errors of the snippets with Triton kernels, from Triton's interpreter: it must be chosen before Triton is imported."""
+    need(find_spec("triton"), "no triton")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(snippet.ROOT)}
+    told = subprocess.run([sys.executable, "-c", INTERPRET, *IN_TRITON], cwd=snippet.ROOT, env=environment, capture_output=True,
+                          text=True, check=False)
+    assert told.returncode == 0, told.stderr[-2000:]
+    return json.loads(told.stdout.splitlines()[-1])
+
+
 def test_measure_collects_every_snippet():
-    assert len(BY_KIND["comparison"]) >= 5
+    assert len(BY_KIND["comparison"]) >= 12 and len(IN_TRITON) >= 3
     assert sum(map(len, BY_KIND.values())) == len(snippet.names())
 
 
 @pytest.mark.parametrize("name", BY_KIND["comparison"])
-def test_measure_comparison_is_right_at_its_small_size(name):
+def test_measure_comparison_is_right_at_its_small_size(name, request):
     module = snippet.load(name)
     compiled = getattr(module, "compiled", {})
     need(COMPILER or not compiled, "no C++ compiler, which torch.compile needs on a CPU")
-    errors = measure.errors(module, "cpu")
+    errors = request.getfixturevalue("interpreted")[name] if name in IN_TRITON else measure.errors(module, "cpu")
     assert list(errors) == [*module.variants, *compiled]
     assert all(0 <= error["relative"] < 1 and math.isfinite(error["max_abs"]) for error in errors.values())
 

@@ -37,7 +37,11 @@ SAYS = {  # what is printed of each failure: the reason, then a line of the log
     "topic/silent": (r"ended well but left no result", "nothing to say"),
     "topic/breaks": (r"'surprise' was unexpected", None),
 }
-HEAD = f"import json, os, signal, sys, time\nMACHINE = {MACHINE!r}\ndef answer(it): json.dump(it, open(sys.argv[-1], 'w'))\n"
+HEAD = f"""import json, os, signal, sys, time
+sys.stdin.readline()
+MACHINE = {MACHINE!r}
+def answer(it): json.dump(it, open(sys.argv[-1], 'w'))
+"""
 
 
 @pytest.fixture
@@ -176,27 +180,64 @@ def test_run_takes_the_commit_of_a_copy_without_git(monkeypatch):
     assert run._commit() == "abc1234"
 
 
-COMPARISON = "variants = compiled = {}\ncompile_times = {'big': ['fast']}\n"
+def test_run_says_where_counters_are_missing(project, monkeypatch):
+    snippet.path("topic/good").write_text("variants = compiled = {}\n", encoding="utf-8")
+    monkeypatch.setattr(counters, "tool", lambda: None)
+    monkeypatch.setitem(DOES, "topic/good", f"answer(dict(machine=MACHINE, results={RESULTS!r}))")
+    assert measured(project, ["topic/good"])[0] == []
+    content = record.read(record.path(MACHINE["name"], "topic/good"))
+    assert content["counters_missing"] == "Nsight Compute (ncu) is not installed"
+
+
+def test_run_counts_kernels_and_calls_in_processes_of_their_own(project, monkeypatch):
+    snippet.path("topic/good").write_text("variants = compiled = {}\ncount_calls = True\n", encoding="utf-8")
+    monkeypatch.setattr(counters, "tool", lambda: "ncu")
+    monkeypatch.setattr(counters, "command", lambda table, metrics, *options: [sys.executable, "-c", NCU, table])
+    compute = [result | {"kernels": [kernel | {"name": "k"} for kernel in result["kernels"]]} for result in RESULTS]
+    monkeypatch.setitem(DOES, "topic/good", f"answer(dict(machine=MACHINE, results={compute!r}))")
+    assert measured(project, ["topic/good"])[0] == []
+    results = record.read(record.path(MACHINE["name"], "topic/good"))["results"]
+    assert [result.get("again_us") for result in results] == [7.5, None, 7.5]
+    assert [result.get("call_counters") for result in results] == [{"dram_read_bytes": 5, "dram_write_bytes": 6}, None, None]
+    assert [result["kernels"][0]["counters"]["registers"] for result in results] == [18, 18, 18]
+
+
 RESULTS = [{**{key: value for key, value in result.items() if key in ("error", "call_us", "enqueue_us", "kernels", "memory")},
             "case": case, "variant": variant, "outcome": "measured"}
            for result in json.loads((ROOT / "results" / record.REFERENCE / "machine" / "copy.json").read_text())["results"][:1]
            for case, variant in (("big", "eager"), ("big", "fast"), ("small", "fast"))]
+NCU = """
+import json, sys
+sys.stdin.readline()
+table, out = sys.argv[1], sys.argv[-1]
+calls = "count_calls" in sys.argv
+header = '"ID","Domain","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum"' + ("" if calls else ',"launch__registers_per_thread"')
+rows = ['"0","measure:0:x","range","5","6"'] if calls else [f'"{n}","measure:{n}:x","k","1","2","18"' for n in range(3)]
+open(table, "w").write("\\n".join([header, '"","","","byte","byte"', *rows]))
+json.dump([None] * 3 if calls else [7.5, None, 7.5], open(out, "w"))
+"""
 
 
-def test_run_asks_compile_times_of_processes_that_share_a_cache(project, monkeypatch):
-    snippet.path("topic/good").write_text(COMPARISON, encoding="utf-8")
-    monkeypatch.setattr(counters, "tool", lambda: None)
-    monkeypatch.setitem(DOES, "topic/good", f"""
-out = sys.argv[3]
-seen = os.path.exists(os.environ['TRITON_CACHE_DIR'])
-os.makedirs(os.environ['TRITON_CACHE_DIR'], exist_ok=True)
-said = dict(machine=MACHINE, results={RESULTS!r}) if sys.argv[1] == 'measure' else (0.5 if seen else 2.5)
-json.dump(said, open(out, 'w'))
-""")
-    assert measured(project, ["topic/good"])[0] == []
-    content = record.read(record.path(MACHINE["name"], "topic/good"))
-    assert [result.get("compile_s") for result in content["results"]] == [None, {"cold": 2.5, "warm": 0.5}, None]
-    assert content["counters_missing"] == "Nsight Compute (ncu) is not installed"
+def test_run_starts_the_next_process_early_and_lets_it_wait_for_its_turn(project):
+    order = project / "order.txt"
+    say = "open({!r}, 'a').write({!r} + '\\n')"
+    jobs = [process.Job((sys.executable, "-c", f"import sys, time\n{say.format(str(order), name + ' up')}\nsys.stdin.readline()\n"
+                         f"time.sleep(1)\n{say.format(str(order), name + ' works')}"), project / name, project / f"{name}.log")
+            for name in ("first", "second")]
+    with process.Line(jobs) as line:
+        for job in jobs:
+            line.run(job, 20)
+    assert order.read_text().splitlines() == ["first up", "second up", "first works", "second works"]
+
+
+def test_run_ends_a_waiting_process_that_is_not_wanted(project):
+    jobs = [process.Job((sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.readline()"), project, project / f"{name}.log")
+            for name in ("first", "second")]
+    with process.Line(jobs) as line:
+        line.run(jobs[0], 20)
+        waiting = line.waiting[jobs[1]]
+        assert alive(waiting.pid)
+    assert not alive(waiting.pid)
 
 
 def test_lock_refuses_a_second_holder_and_dies_with_the_first(tmp_path):
@@ -227,7 +268,7 @@ time.sleep(60)
 folder = Path(sys.argv[1])
 try:
     with process.ended_like_ctrl_c():
-        process.run([sys.executable, "-c", child], folder, folder / "log.txt", 60)
+        process.Line([]).run(process.Job((sys.executable, "-c", child), folder, folder / "log.txt"), 60)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -272,7 +313,7 @@ def test_process_stays_deaf_to_a_hang_up_under_nohup():
 
 def test_process_ends_what_a_child_that_ended_well_left_running(tmp_path):
     script = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
-    process.run([sys.executable, "-c", script], tmp_path, tmp_path / "log.txt", 20)
+    process.Line([]).run(process.Job((sys.executable, "-c", script), tmp_path, tmp_path / "log.txt"), 20)
     pid = int((tmp_path / "log.txt").read_text())
     assert wait_until(lambda: not alive(pid))
 

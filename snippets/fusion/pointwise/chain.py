@@ -39,7 +39,6 @@ cases = {"fp16": {"dtype": torch.float16}, "bf16": {"dtype": torch.bfloat16}, "f
          "fp16_small": {"dtype": torch.float16, "rows": 64, "columns": 64}}
 small = {"rows": 33, "columns": 70}
 tolerance = {torch.float16: 6e-4, torch.bfloat16: 5e-3, torch.float32: 5e-7}
-compile_times = {"fp16": ["default", "max-autotune"]}
 
 
 def minimum_bytes(x, bias):

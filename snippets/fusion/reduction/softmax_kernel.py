@@ -1,0 +1,151 @@
+"""Row softmax in Triton: a row in one program, a row read twice, and a row shared by programs that wait for one another.
+
+x: (rows, columns), contiguous, fp16, bf16 or fp32. As in torch.softmax a row with NaN, with +inf, or with nothing but
+-inf becomes NaN. Arithmetic is in fp32. Needs triton, and a GPU or TRITON_INTERPRET=1.
+"""
+# ruff: noqa: PLR0917  (a kernel takes its arguments by position)
+import torch
+import triton
+import triton.language as tl
+
+
+# --8<-- [start:online]
+@triton.jit
+def online_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    """One program, one row, two passes: it needs BLOCK elements of room, however long the row."""
+    start = tl.program_id(0).to(tl.int64) * columns
+    lanes = tl.arange(0, BLOCK)
+    m = tl.full([BLOCK], -float("inf"), tl.float32)  # a maximum and a sum for each lane, joined at the end
+    s = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, columns, BLOCK):  # first pass: reads 2 bytes an element
+        at = first + lanes
+        x = tl.load(x_ptr + start + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+        m_new = tl.maximum(m, x)
+        base = tl.where(m_new == -float("inf"), 0.0, m_new)  # -inf - -inf would be NaN
+        s = s * tl.exp(m - base) + tl.exp(x - base)
+        m = m_new
+    top = tl.max(m, 0)
+    scale = 1.0 / tl.sum(s * tl.exp(m - top), 0)
+    for first in range(0, columns, BLOCK):  # second pass: reads 2 bytes again, writes 2
+        at = first + lanes
+        x = tl.load(x_ptr + start + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+        tl.store(y_ptr + start + at, tl.exp(x - top) * scale, mask=at < columns)
+
+
+def online_softmax(x, block=4096):
+    y = torch.empty_like(x)
+    online_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=block, num_warps=8)
+    return y
+# --8<-- [end:online]
+
+
+# --8<-- [start:row]
+@triton.jit
+def row_kernel(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr):
+    """One program, ROWS whole rows: they stay in registers between the read and the write."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    at = row.to(tl.int64) * columns + column
+    inside = (row < rows) & (column < columns)
+    x = tl.load(x_ptr + at, mask=inside, other=-float("inf"))  # reads 2 bytes an element
+    m = tl.max(x.to(tl.float32), 1)[:, None]
+    e = tl.exp(packed(x, PACKED).to(tl.float32) - m)
+    scale = 1.0 / tl.sum(e, 1)[:, None]
+    if PACKED:  # computed again from 16 bits, so that e need not live through the sum in 32
+        e = tl.exp(packed(x, PACKED).to(tl.float32) - m)
+    tl.store(y_ptr + at, e * scale, mask=inside)  # writes 2
+# --8<-- [end:row]
+
+
+# --8<-- [start:packed]
+@triton.jit
+def packed(x, PACKED: tl.constexpr):
+    """x after a move that hides where it came from: the compiler must keep two 16-bit x in one register.
+
+    Left to itself it converts once and keeps 32 bits for each element, in registers that cost programs on the SM.
+    """
+    if PACKED:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+    else:
+        return x
+# --8<-- [end:packed]
+
+
+# --8<-- [start:split]
+@triton.jit
+def split_kernel(x_ptr, y_ptr, ticket_ptr, word_ptr, columns, PIECES: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr):
+    """PIECES programs share a row: each reads its piece once, says its maximum and sum, and waits for those of the others."""
+    ticket = tl.atomic_add(ticket_ptr, 1, sem="relaxed").to(tl.int32)  # not the program's number: see below
+    row, piece = ticket // PIECES, ticket % PIECES
+    column = piece * BLOCK + tl.arange(0, BLOCK)
+    at = row.to(tl.int64) * columns + column
+    x = tl.load(x_ptr + at, mask=column < columns, other=-float("inf"))  # reads 2 bytes an element
+    m = tl.max(x.to(tl.float32), 0)
+    base = tl.where(m == -float("inf"), 0.0, m)  # a piece of nothing but -inf sums to 0
+    e = tl.exp(packed(x, PACKED).to(tl.float32) - base)
+
+    words = word_ptr + row * PIECES
+    tl.atomic_xchg(words + piece, pack(m, tl.sum(e, 0)), sem="relaxed")
+    said = tl.load(words + tl.arange(0, PIECES), volatile=True)
+    while tl.min((said != 0).to(tl.int32), 0) == 0:  # 0: not said yet
+        said = tl.load(words + tl.arange(0, PIECES), volatile=True)
+
+    m_all, s_all = unpack(said)
+    top = tl.max(m_all, 0)
+    scale = 1.0 / tl.sum(s_all * tl.exp(m_all - top), 0)
+    y = tl.exp(packed(x, PACKED).to(tl.float32) - top) * scale if PACKED else e * (tl.exp(base - top) * scale)
+    tl.store(y_ptr + at, y, mask=column < columns)  # writes 2
+
+
+@triton.jit
+def pack(m, s):
+    """Maximum and sum in one word, which arrives whole. It is never 0: s >= 1 where m is finite, and -inf is not 0."""
+    return (m.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (s.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+
+
+@triton.jit
+def unpack(word):
+    return (word >> 32).to(tl.int32).to(tl.float32, bitcast=True), word.to(tl.int32).to(tl.float32, bitcast=True)
+# --8<-- [end:split]
+
+
+# --8<-- [start:launch]
+def softmax(x):
+    """softmax(x, -1): a row stays whole as long as it fits, in 32 bits or in 16; a longer one is shared."""
+    if x.shape[1] <= 16384:
+        return row_softmax(x)
+    return row_softmax(x, keep_packed=True) if x.shape[1] * x.element_size() <= 65536 else split_softmax(x)
+
+
+def row_softmax(x, keep_packed=False):
+    """Whole rows, on chip. Raises NotImplementedError for rows that do not fit in a program's registers."""
+    rows, columns = x.shape
+    block = triton.next_power_of_2(columns)
+    if block > 65536:
+        raise NotImplementedError(f"a row of {columns} elements does not fit in the registers of one program")
+    keep_packed = keep_packed and x.element_size() == 2 and block > 8192  # a shorter row has room for 32 bits
+    together = max(1, 2048 // block)  # short rows share a program
+    limit = {"maxnreg": 64} if keep_packed else {}  # 512 threads of 64 registers: two programs fit on an SM
+    y = torch.empty_like(x)
+    row_kernel[(triton.cdiv(rows, together),)](x, y, rows, columns, ROWS=together, BLOCK=block, PACKED=keep_packed,
+                                               num_warps=min(16, max(4, block // 512)), **limit)
+    return y
+
+
+def split_softmax(x, block=8192, warps=4, keep_packed=True):
+    """Rows cut in pieces of `block` elements, each read by a program of its own."""
+    rows, columns = x.shape
+    pieces = triton.next_power_of_2(triton.cdiv(columns, block))
+    check_room(x, pieces)
+    y = torch.empty_like(x)
+    state = torch.zeros(1 + rows * pieces, dtype=torch.int64, device=x.device)  # the ticket counter, then the words
+    split_kernel[(rows * pieces,)](x, y, state, state[1:], columns, PIECES=pieces, BLOCK=block,
+                                   PACKED=keep_packed and x.element_size() == 2, num_warps=warps)
+    return y
+
+
+def check_room(x, pieces):
+    """A program waits for pieces that others may have yet to start: a whole row must fit on the card at once."""
+    if x.is_cuda and pieces > torch.cuda.get_device_properties(x.device).multi_processor_count:
+        raise NotImplementedError(f"{pieces} pieces are more than this GPU has multiprocessors: take larger pieces")
+# --8<-- [end:launch]
