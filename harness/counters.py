@@ -20,7 +20,7 @@ FLOPS = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": weight for op, 
 KERNEL_METRICS = (*METRICS.values(), *FLOPS)
 CALL_METRICS = (METRICS["dram_read_bytes"], METRICS["dram_write_bytes"])
 # A call as it runs, with cold caches at its start alone: where ncu counts kernels, it empties the caches before each.
-EACH_KERNEL = ("--target-processes", "all")
+EACH_KERNEL = ("--profile-from-start", "off", "--target-processes", "all")
 WHOLE_CALL = ("--replay-mode", "app-range", "--cache-control", "all")
 RANGE = "measure:"  # an NVTX range around each call that is counted
 
@@ -31,8 +31,7 @@ def tool() -> str | None:
 
 def command(log: str, metrics: tuple[str, ...] = KERNEL_METRICS, *options: str) -> list[str]:
     """ncu's own options: clocks are left as they are, and only what the worker brackets is counted."""
-    return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--profile-from-start", "off",
-            "--clock-control", "none", *options, "--log-file", log, "--metrics", ",".join(metrics)]
+    return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--clock-control", "none", *options, "--log-file", log, "--metrics", ",".join(metrics)]
 
 
 def parse(text: str) -> dict[str, list[dict]]:
@@ -81,10 +80,13 @@ def attach(results: list[dict], counted: dict[str, list[dict]]) -> None:
 
 
 def attach_calls(results: list[dict], counted: dict[str, list[dict]]) -> None:
-    """Put a whole call's traffic beside its kernels'."""
-    for index, result in enumerate(results):
-        if rows := counted.get(str(index)):
-            result["call_counters"] = {key: rows[0][key] for key in ("dram_read_bytes", "dram_write_bytes")}
+    """Put a whole call's traffic beside its kernels': a range a call, in order. Raises ValueError where one is missing."""
+    measured = [result for result in results if result["outcome"] == "measured"]
+    rows = [row for rows in counted.values() for row in rows]
+    if len(rows) != len(measured):
+        raise ValueError(f"ncu saw {len(rows)} calls where {len(measured)} were measured")
+    for result, row in zip(measured, rows, strict=True):
+        result["call_counters"] = {key: row[key] for key in ("dram_read_bytes", "dram_write_bytes")}
 
 
 ATTACH = {"count": attach, "count_calls": attach_calls}

@@ -12,7 +12,7 @@ from harness.snippet import ROOT
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES",
         "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "USER", "LOGNAME")
 
-AHEAD = max(1, min(3, (os.cpu_count() or 1) // 4))  # children that get ready while one measures
+AHEAD = max(1, min(8, (os.cpu_count() or 1) // 2))  # children that get ready while one measures
 
 
 class ChildError(Exception):

@@ -93,6 +93,9 @@ def test_counters_command_writes_the_table_to_the_log(monkeypatch):
 
 
 def test_counters_attach_calls_puts_a_range_beside_its_kernels():
-    results = [{"kernels": [kernel("add"), kernel("mul")]}, {"outcome": "out of memory"}]
-    counters.attach_calls(results, {"0": [{"kernel": "range", "dram_read_bytes": 7, "dram_write_bytes": 8}]})
+    results = [{"outcome": "measured", "kernels": [kernel("add"), kernel("mul")]}, {"outcome": "out of memory"}]
+    ranges = {"": [{"kernel": "range", "dram_read_bytes": 7, "dram_write_bytes": 8}]}
+    counters.attach_calls(results, ranges)
     assert results[0]["call_counters"] == {"dram_read_bytes": 7, "dram_write_bytes": 8} and "call_counters" not in results[1]
+    with pytest.raises(ValueError, match="ncu saw 1 calls where 2 were measured"):
+        counters.attach_calls([*results, results[0]], ranges)

@@ -13,7 +13,8 @@ from harness import snippet
 snippet.load("fusion/pointwise/ladder")  # puts snippets/ on the path
 from fusion.pointwise import fit, kernel  # noqa: E402
 
-# Runs where TRITON_INTERPRET is set before Triton is imported; prints {form, dtype and shape: relative error} and gelu of special values.
+# Runs where TRITON_INTERPRET is set before Triton is imported.
+# Prints {form, dtype and shape: relative error} and {form: gelu of special values}.
 INTERPRETED = """
 import json, torch
 from fusion.pointwise.kernel import POLYNOMIALS, bias_gelu
@@ -40,7 +41,8 @@ LIMITS = {"float16": 6e-4, "bfloat16": 8e-3, "float32": 1e-5}  # the interpreter
 @pytest.fixture(scope="module")
 def interpreted():
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(snippet.SNIPPETS)}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", INTERPRETED], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "ignore", "-c", INTERPRETED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
@@ -101,7 +103,7 @@ def test_fp32_polynomials_meet_and_are_within_a_few_roundings():
     z = Z[Z != 0]
     near = z * z < 2
     core = z * (0.5 + z * (fit.SLOPE + polynomial(kernel.CORE_FP32, z * z)))
-    assert fit.SLOPE == float(torch.tensor(1 / math.sqrt(2 * math.pi), dtype=torch.float32))
+    assert float(torch.tensor(1 / math.sqrt(2 * math.pi), dtype=torch.float32)) == fit.SLOPE
     assert relative(core, z)[near].max() < 0.25 * 2**-24
     assert relative(tail(kernel.TAIL_FP32, z), z)[~near & (z > -6)].max() < 5 * 2**-24
     assert relative(tail(kernel.TAIL_FP32, z), z)[~near].max() < 1e-4

@@ -23,26 +23,29 @@ import torch
 from torch import inf, nan
 from fusion.reduction import norm_kernel as norms, softmax_kernel as softmaxes
 
-def words(x, block, pieces):
+def words(x, block, pieces, scale):
     piece = torch.full((len(x), pieces * block), -inf)
     piece[:, :x.shape[1]] = x
     piece = piece.view(len(x), pieces, block)
     m = piece.amax(-1)
     s = torch.exp(piece - m.masked_fill(m == -inf, 0)[..., None]).sum(-1)
+    m = m * scale
     return (m.contiguous().view(torch.int32).long() << 32) | (s.contiguous().view(torch.int32).long() & 0xFFFFFFFF)
 
 def in_two_launches(x, block=64):
+    scale = softmaxes.scale_of(x)
     pieces = 2 ** max(0, (x.shape[1] - 1) // block).bit_length()
     y, all_pieces = torch.full_like(x, 7.), len(x) * pieces
-    state = torch.cat([torch.zeros(1, dtype=torch.int64), words(x, block, pieces).flatten()])
+    state = torch.cat([torch.zeros(1, dtype=torch.int64), words(x, block, pieces, scale).flatten()])
     for programs in (all_pieces - all_pieces // 2, all_pieces // 2):  # program 0 starts twice, and takes another piece
         if programs:
-            softmaxes.split_kernel[(programs,)](x, y, state, state[1:], x.shape[1], PIECES=pieces, BLOCK=block, PACKED=False)
+            softmaxes.split_kernel[(programs,)](x, y, state, state[1:], x.shape[1], PIECES=pieces, BLOCK=block,
+                                              PACKED=False, SCALE=scale)
     assert int(state[0]) == all_pieces
     return y
 
 SOFTMAX = {"row": softmaxes.row_softmax, "online": lambda x: softmaxes.online_softmax(x, 64), "split": in_two_launches,
-           "one piece": lambda x: softmaxes.split_softmax(x, 1024, keep_packed=False), "own": softmaxes.softmax}
+           "one piece": lambda x: softmaxes.split_softmax(x, BLOCK=1024), "own": softmaxes.softmax}
 
 def worst(out, right):
     assert torch.equal(out.isnan(), right.isnan()), (out, right)

@@ -25,7 +25,7 @@ def naive(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1)          # 1 pass: writes the scores
     scores = scores / q.shape[-1] ** 0.5      # 2 passes: reads them, writes them
     if mask is not None:
-        scores = scores + mask                # 2 passes
+        scores = scores + mask                # 2 passes, and the mask is read once for every head
     weights = torch.softmax(scores, dim=-1)   # 2 passes
     return weights @ v                        # 1 pass: reads the weights
 

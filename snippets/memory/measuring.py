@@ -152,7 +152,7 @@ def capture(device="cuda"):
                                        ("enqueue", "do_bench", "events_busy_cold"))
     data["nothing"] = under_every_clock(lambda: None, flush, ("wall", "events_idle", "events_busy"))
     data["outliers"] = with_outliers(lambda: F.gelu(x))
-    data["copy"] = {f"mib_{mib}": hot_and_cold(mib, flush) for mib in (1, 2, 4, 8, 16, 24, 32, 48, 64, 128)}
+    data["copies"] = {f"mib_{mib}": hot_and_cold(mib, flush) for mib in (1, 2, 4, 8, 16, 24, 32, 48, 64, 128)}
     a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
     data["matmul"] = {"randn": sustained(a, b), "zeros": sustained(torch.zeros_like(a), torch.zeros_like(b))}
     return data

@@ -83,21 +83,68 @@ def add_parts_kernel(part_ptr, out_ptr, parts, columns, ROWS: tl.constexpr, COLU
 
 def norm_backward(dy, x, weight, mean, rstd):
     """dx and dweight of the RMS norm; with a mean dx, dweight and dbias of the layer norm."""
-    rows, columns = x.shape
-    layer, block, parts = mean is not None, triton.next_power_of_2(columns), min(rows, programs_for(x))
+    layer, block, columns = mean is not None, triton.next_power_of_2(x.shape[1]), x.shape[1]
+    parts = min(x.shape[0], multiprocessors(x)) if block <= 8192 else 8
     dx = torch.empty_like(x)
     part = torch.empty(1 + layer, parts, columns, dtype=torch.float32, device=x.device)
     out = torch.empty(1 + layer, columns, dtype=weight.dtype, device=x.device)
-    backward_kernel[(parts,)](dy, x, weight, mean if layer else rstd, rstd, dx, part, rows, columns, LAYER=layer, BLOCK=block,
-                              num_warps=min(32, max(1, block // 512)))
+    mean = mean if layer else rstd  # never read
+    if block <= 8192:
+        backward_kernel[(parts,)](dy, x, weight, mean, rstd, dx, part, *x.shape, LAYER=layer, BLOCK=block,
+                                  num_warps=max(1, block // 512))
+    else:  # the sums would not fit beside a row
+        dx_kernel[(x.shape[0],)](dy, x, weight, mean, rstd, dx, columns, LAYER=layer, BLOCK=block, num_warps=16)
+        columns_kernel[(triton.cdiv(columns, 128), parts)](dy, x, mean, rstd, part, *x.shape, LAYER=layer, ROWS=16, COLUMNS=128)
     add_parts_kernel[(triton.cdiv(columns, 64), 1 + layer)](part, out, parts, columns, ROWS=32, COLUMNS=64)
     return dx, *out
 
 
-def programs_for(x, each=1):
-    """One program for each SM."""
-    return each * torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
+def multiprocessors(x):
+    return torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 4
 # --8<-- [end:backward]
+
+
+# --8<-- [start:long]
+@triton.jit
+def dx_kernel(dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, columns, LAYER: tl.constexpr, BLOCK: tl.constexpr):
+    """One program, one row: dx alone."""
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    at = row.to(tl.int64) * columns + column
+    x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)  # reads 2 bytes an element
+    g = tl.load(dy_ptr + at, mask=inside, other=0.0).to(tl.float32)  # reads 2
+    g *= tl.load(weight_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    rstd = tl.load(rstd_ptr + row)
+    x_hat = (x - tl.load(mean_ptr + row)) * rstd if LAYER else x * rstd
+    dx = g - x_hat * (tl.sum(g * x_hat, 0) / columns)
+    if LAYER:
+        dx -= tl.sum(g, 0) / columns
+    tl.store(dx_ptr + at, dx * rstd, mask=inside)  # writes 2
+
+
+@triton.jit
+def columns_kernel(dy_ptr, x_ptr, mean_ptr, rstd_ptr, part_ptr, rows, columns,
+                   LAYER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """One program, a block of columns and a share of the rows: x and dy are read once more, from L2 as far as they are there."""
+    share, shares = tl.program_id(1), tl.num_programs(1)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    dweight = tl.zeros([ROWS, COLUMNS], tl.float32)
+    dbias = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for first in range(share * ROWS, rows, shares * ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        at = row.to(tl.int64)[:, None] * columns + column[None, :]
+        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)  # reads 2
+        dy = tl.load(dy_ptr + at, mask=inside, other=0.0).to(tl.float32)  # reads 2
+        if LAYER:
+            x -= tl.load(mean_ptr + row, mask=row < rows, other=0.0)[:, None]
+            dbias += dy
+        dweight += dy * x * tl.load(rstd_ptr + row, mask=row < rows, other=0.0)[:, None]
+    tl.store(part_ptr + share * columns + column, tl.sum(dweight, 0), mask=column < columns)
+    if LAYER:
+        tl.store(part_ptr + (shares + share) * columns + column, tl.sum(dbias, 0), mask=column < columns)
+# --8<-- [end:long]
 
 
 # --8<-- [start:softmax]

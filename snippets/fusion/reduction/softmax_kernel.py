@@ -9,6 +9,17 @@ import triton
 import triton.language as tl
 
 
+# --8<-- [start:power]
+@triton.jit
+def power(x, SCALE: tl.constexpr):
+    """e^x by one instruction, 2^(x log2 e). A SCALE other than 1 says that x carries the factor log2(e) already.
+
+    `tl.exp` spends four more instructions on results below 2^-126; these become 0 here.
+    """
+    return tl.exp2(x * 1.4426950408889634) if SCALE == 1.0 else tl.exp2(x)
+# --8<-- [end:power]
+
+
 # --8<-- [start:online]
 @triton.jit
 def online_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
@@ -22,14 +33,14 @@ def online_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
         x = tl.load(x_ptr + start + at, mask=at < columns, other=-float("inf")).to(tl.float32)
         m_new = tl.maximum(m, x)
         base = tl.where(m_new == -float("inf"), 0.0, m_new)  # -inf - -inf would be NaN
-        s = s * tl.exp(m - base) + tl.exp(x - base)
+        s = s * power(m - base, 1.0) + power(x - base, 1.0)
         m = m_new
     top = tl.max(m, 0)
-    scale = 1.0 / tl.sum(s * tl.exp(m - top), 0)
+    scale = 1.0 / tl.sum(s * power(m - top, 1.0), 0)
     for first in range(0, columns, BLOCK):  # second pass: reads 2 bytes again, writes 2
         at = first + lanes
         x = tl.load(x_ptr + start + at, mask=at < columns, other=-float("inf")).to(tl.float32)
-        tl.store(y_ptr + start + at, tl.exp(x - top) * scale, mask=at < columns)
+        tl.store(y_ptr + start + at, power(x - top, 1.0) * scale, mask=at < columns)
 
 
 def online_softmax(x, block=4096):
@@ -41,19 +52,25 @@ def online_softmax(x, block=4096):
 
 # --8<-- [start:row]
 @triton.jit
-def row_kernel(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr):
+def row_kernel(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr, SCALE: tl.constexpr):
     """One program, ROWS whole rows: they stay in registers between the read and the write."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
-    at = row.to(tl.int64) * columns + column
+    start = tl.program_id(0).to(tl.int64) * ROWS * columns  # 64 bits once, not in each lane
+    at = tl.arange(0, ROWS)[:, None] * columns + column
     inside = (row < rows) & (column < columns)
-    x = tl.load(x_ptr + at, mask=inside, other=-float("inf"))  # reads 2 bytes an element
-    m = tl.max(x.to(tl.float32), 1)[:, None]
-    e = tl.exp(packed(x, PACKED).to(tl.float32) - m)
+    x = tl.load(x_ptr + start + at, mask=inside, other=-float("inf"))  # reads 2 bytes an element
+    m = tl.max(x, 1).to(tl.float32)[:, None] * SCALE
+    e = power(packed(x, PACKED).to(tl.float32) * SCALE - m, SCALE)
     scale = 1.0 / tl.sum(e, 1)[:, None]
     if PACKED:  # computed again from 16 bits, so that e need not live through the sum in 32
-        e = tl.exp(packed(x, PACKED).to(tl.float32) - m)
-    tl.store(y_ptr + at, e * scale, mask=inside)  # writes 2
+        e = power(packed(x, PACKED).to(tl.float32) * SCALE - m, SCALE)
+    tl.store(y_ptr + start + at, e * scale, mask=inside)  # writes 2
+
+
+def scale_of(x):
+    """log2(e) for fp16, so that x * SCALE - m is one multiply-add; times a large bf16 or fp32 it would overflow."""
+    return 1.4426950408889634 if x.dtype == torch.float16 else 1.0
 # --8<-- [end:row]
 
 
@@ -73,28 +90,29 @@ def packed(x, PACKED: tl.constexpr):
 
 # --8<-- [start:split]
 @triton.jit
-def split_kernel(x_ptr, y_ptr, ticket_ptr, word_ptr, columns, PIECES: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr):
+def split_kernel(x_ptr, y_ptr, ticket_ptr, word_ptr, columns, PIECES: tl.constexpr, BLOCK: tl.constexpr, PACKED: tl.constexpr,
+                 SCALE: tl.constexpr):
     """PIECES programs share a row: each reads its piece once, says its maximum and sum, and waits for those of the others."""
     ticket = tl.atomic_add(ticket_ptr, 1, sem="relaxed").to(tl.int32)  # not the program's number: see below
     row, piece = ticket // PIECES, ticket % PIECES
+    start = row.to(tl.int64) * columns  # 64 bits once, not in each lane
     column = piece * BLOCK + tl.arange(0, BLOCK)
-    at = row.to(tl.int64) * columns + column
-    x = tl.load(x_ptr + at, mask=column < columns, other=-float("inf"))  # reads 2 bytes an element
-    m = tl.max(x.to(tl.float32), 0)
+    x = tl.load(x_ptr + start + column, mask=column < columns, other=-float("inf"))  # reads 2 bytes an element
+    m = tl.max(x, 0).to(tl.float32) * SCALE
     base = tl.where(m == -float("inf"), 0.0, m)  # a piece of nothing but -inf sums to 0
-    e = tl.exp(packed(x, PACKED).to(tl.float32) - base)
+    e = power(packed(x, PACKED).to(tl.float32) * SCALE - base, SCALE)
 
-    words = word_ptr + row * PIECES
-    tl.atomic_xchg(words + piece, pack(m, tl.sum(e, 0)), sem="relaxed")
-    said = tl.load(words + tl.arange(0, PIECES), volatile=True)
-    while tl.min((said != 0).to(tl.int32), 0) == 0:  # 0: not said yet
-        said = tl.load(words + tl.arange(0, PIECES), volatile=True)
+    words = word_ptr + row * PIECES + tl.arange(0, PIECES)
+    tl.atomic_xchg(word_ptr + ticket, pack(m, tl.sum(e, 0)), sem="relaxed")
+    said = tl.load(words, volatile=True)
+    while tl.min((said != 0).to(tl.int32), 0) == 0:  # 0: not said yet; ask again for those alone
+        said = tl.load(words, mask=said == 0, other=said, volatile=True)
 
     m_all, s_all = unpack(said)
     top = tl.max(m_all, 0)
-    scale = 1.0 / tl.sum(s_all * tl.exp(m_all - top), 0)
-    y = tl.exp(packed(x, PACKED).to(tl.float32) - top) * scale if PACKED else e * (tl.exp(base - top) * scale)
-    tl.store(y_ptr + at, y, mask=column < columns)  # writes 2
+    scale = 1.0 / tl.sum(s_all * power(m_all - top, SCALE), 0)
+    y = power(packed(x, PACKED).to(tl.float32) * SCALE - top, SCALE) if PACKED else e * power(base - top, SCALE)
+    tl.store(y_ptr + start + column, y * scale, mask=column < columns)  # writes 2
 
 
 @triton.jit
@@ -110,37 +128,42 @@ def unpack(word):
 
 
 # --8<-- [start:launch]
+LONGEST_ROW = 32768  # elements that a program keeps in 16 bits; of 32 bits half as many
+LONG_ROW = {"num_warps": 8, "maxnreg": 104}
+PIECE = {"BLOCK": 4096, "num_warps": 2}
+
+
 def softmax(x):
-    """softmax(x, -1): a row stays whole as long as it fits, in 32 bits or in 16; a longer one is shared."""
-    if x.shape[1] <= 16384:
-        return row_softmax(x)
-    return row_softmax(x, keep_packed=True) if x.shape[1] * x.element_size() <= 65536 else split_softmax(x)
+    """softmax(x, -1): a row stays whole as long as it fits on chip, and is shared where it does not."""
+    fits = x.shape[1] * x.element_size() <= 2 * LONGEST_ROW
+    return row_softmax(x) if fits else split_softmax(x)
 
 
-def row_softmax(x, keep_packed=False):
+def row_softmax(x):
     """Whole rows, on chip. Raises NotImplementedError for rows that do not fit in a program's registers."""
     rows, columns = x.shape
     block = triton.next_power_of_2(columns)
     if block > 65536:
         raise NotImplementedError(f"a row of {columns} elements does not fit in the registers of one program")
-    keep_packed = keep_packed and x.element_size() == 2 and block > 8192  # a shorter row has room for 32 bits
+    keep_packed = x.is_cuda and x.element_size() == 2 and block > 8192  # a shorter row has room for 32 bits
     together = max(1, 2048 // block)  # short rows share a program
-    limit = {"maxnreg": 64} if keep_packed else {}  # 512 threads of 64 registers: two programs fit on an SM
+    options = LONG_ROW if keep_packed and block > 16384 else {"num_warps": min(16, max(4, block // 512))}
     y = torch.empty_like(x)
     row_kernel[(triton.cdiv(rows, together),)](x, y, rows, columns, ROWS=together, BLOCK=block, PACKED=keep_packed,
-                                               num_warps=min(16, max(4, block // 512)), **limit)
+                                               SCALE=scale_of(x), **options)
     return y
 
 
-def split_softmax(x, block=8192, warps=4, keep_packed=True):
-    """Rows cut in pieces of `block` elements, each read by a program of its own."""
+def split_softmax(x, **piece):
+    """Rows cut in pieces of BLOCK elements, each read by a program of its own."""
     rows, columns = x.shape
-    pieces = triton.next_power_of_2(triton.cdiv(columns, block))
+    piece = PIECE | piece
+    pieces = triton.next_power_of_2(triton.cdiv(columns, piece["BLOCK"]))
     check_room(x, pieces)
     y = torch.empty_like(x)
-    state = torch.zeros(1 + rows * pieces, dtype=torch.int64, device=x.device)  # the ticket counter, then the words
-    split_kernel[(rows * pieces,)](x, y, state, state[1:], columns, PIECES=pieces, BLOCK=block,
-                                   PACKED=keep_packed and x.element_size() == 2, num_warps=warps)
+    state = torch.zeros(2 + rows * pieces, dtype=torch.int64, device=x.device)  # the ticket counter, then the words
+    split_kernel[(rows * pieces,)](x, y, state, state[2:], columns, PIECES=pieces, SCALE=scale_of(x),
+                                   PACKED=x.is_cuda and x.element_size() == 2, **piece)
     return y
 
 
