@@ -4,9 +4,12 @@ Sybil's own parser skips a fence that has more than a language in its first line
 and would run a bare include line as code, so the parser is ours. How many examples each page gives is asserted in
 tests/test_pages.py. At the root, since pytest looks here for files under docs/.
 """
+import linecache
 import re
 import shutil
 from copy import copy
+from functools import partial
+from importlib.util import find_spec
 
 import markdown
 from sybil import Sybil
@@ -47,7 +50,7 @@ class FenceParser:
 
     def run_code(self, example):
         self._turn_to(example)
-        return self.code(example)
+        return run_kernel(example) if "@triton.jit" in example.parsed else self.code(example)
 
     def run_doctests(self, example):
         self._turn_to(example)
@@ -63,11 +66,22 @@ class FenceParser:
         page.language = "zh" if "docs/zh" in example.path.replace("\\", "/") else "en"
 
 
+def run_kernel(example) -> None:
+    """Triton asks for the source of what it decorates: give it the expanded fence, which is in no file."""
+    name = f"<{example.path}, line {example.line}>"
+    linecache.cache[name] = (len(example.parsed), None, example.parsed.splitlines(keepends=True), name)
+    exec(compile(example.parsed, name, "exec"), example.namespace)
+
+
 def setup(namespace) -> None:
     """What a page's examples may use: the names that the shown sections rely on, and conditions to skip by."""
     import torch
     import torch.nn.functional as F
-    namespace.update(torch=torch, F=F, has_cuda=shutil.which("nvidia-smi") is not None and torch.cuda.is_available())
+    if find_spec("triton"):
+        import triton
+        import triton.language as tl
+        namespace.update(triton=triton, tl=tl)
+    namespace.update(torch=torch, F=F, partial=partial, has_cuda=shutil.which("nvidia-smi") is not None and torch.cuda.is_available())
 
 
 pytest_collect_file = Sybil(parsers=[FenceParser(), SkipParser()], path="docs", patterns=["*.md"], setup=setup).pytest()

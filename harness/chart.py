@@ -15,10 +15,10 @@ class Axis:
 
     def __init__(self, values: list[float], log: bool, unit: str | None = None) -> None:
         self.log, self.unit = log, unit
-        self.base = 2 if log and all(value > 0 and math.log2(value).is_integer() for value in values) else 10
+        self.base = 2 if log and (unit == "size" or all(math.log2(value).is_integer() for value in values)) else 10
         if log and self.base == 2:
             self.low, self.high = min(values), max(values)
-            powers = range(round(math.log2(self.low)), round(math.log2(self.high)) + 1)
+            powers = range(math.ceil(math.log2(self.low)), math.floor(math.log2(self.high)) + 1)
             self.ticks = [2.0**power for power in powers[::math.ceil(len(powers) / MOST_TICKS)]]
         else:
             self.ticks = _decades(min(values), max(values)) if log else _even(max(values))

@@ -31,7 +31,8 @@ def tool() -> str | None:
 
 def command(log: str, metrics: tuple[str, ...] = KERNEL_METRICS, *options: str) -> list[str]:
     """ncu's own options: clocks are left as they are, and only what the worker brackets is counted."""
-    return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--clock-control", "none", *options, "--log-file", log, "--metrics", ",".join(metrics)]
+    return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--clock-control", "none",
+            *options, "--log-file", log, "--metrics", ",".join(metrics)]
 
 
 def parse(text: str) -> dict[str, list[dict]]:

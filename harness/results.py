@@ -54,7 +54,8 @@ def tree(content: dict) -> Node:
 def _nodes(value):
     if isinstance(value, dict):
         return Node({key: _nodes(item) for key, item in value.items()})
-    return [_nodes(item) for item in value] if isinstance(value, list) else value
+    numbers = isinstance(value, list) and value and isinstance(value[0], (int, float))  # samples: nothing in them to turn
+    return [_nodes(item) for item in value] if isinstance(value, list) and not numbers else value
 
 
 def _derived(result: dict) -> dict:

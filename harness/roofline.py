@@ -10,6 +10,7 @@ from harness.state import page
 
 ON_TENSOR_CORES = ("matmul", "attention")  # their FLOPs are the snippet's own count; of others the executed fp32 operations
 ROOFS = ("bf16", "tf32", "fp32")
+LEAST_FLOPS = 1e6  # of a kernel on the chart: those of tiny calls, in the table alone, would stretch it over decades
 CATEGORIES = ("pointwise", "reduction", "matmul", "attention", "copy", "other")
 
 
@@ -20,11 +21,19 @@ def roofline() -> str:
 
 def _draw(machine: str) -> str:
     points = sorted(kernels(machine), key=lambda point: point["intensity"])
-    across, up = Axis([0.01, 1e4], log=True), Axis([0.01, 1e3], log=True)
-    shown = [point for point in points if point["flops"]]
-    roofs = [{"dtype": dtype, "tflops": matmul_ceiling_tflops(dtype, machine)} for dtype in ROOFS]
+    shown = [point for point in points if point["flops"] >= LEAST_FLOPS]
+    across, up = (Axis([point[key] for point in shown], log=True) for key in ("intensity", "tflops"))
+    roofs = [{"dtype": dtype, "tflops": ceiling_tflops(dtype, machine)} for dtype in ROOFS]
     slope = copy_ceiling_gbps(machine) / 1e3  # TFLOP/s at one FLOP a byte
     return render("roofline.html", points=points, shown=shown, across=across, up=up, roofs=roofs, slope=slope, categories=CATEGORIES)
+
+
+def ceiling_tflops(dtype: str, machine: str | None = None) -> float:
+    """The best product in that dtype; in fp32, which has no tensor cores, the best loop of multiply-adds on registers."""
+    if dtype != "fp32":
+        return matmul_ceiling_tflops(dtype, machine)
+    loops = load("memory/intensity", machine)
+    return max(loops[case]["run"]["flops"] / loops[case]["run"]["call_us"]["median"] / 1e6 for case in loops if case.startswith("loop_"))
 
 
 def kernels(machine: str | None = None) -> list[dict]:
@@ -53,7 +62,7 @@ def _point(machine: str, name: str, result: Node, kernel: Node) -> dict:
     us, intensity = kernel["time_us"]["median"], flops / moved
     tflops = flops / us / 1e6
     dtype = next((dtype for dtype in DTYPES if result["case"].startswith(dtype)), "bf16")
-    ceiling = matmul_ceiling_tflops(dtype if tensor else "fp32", machine)
+    ceiling = ceiling_tflops(dtype if tensor else "fp32", machine)
     roof = min(ceiling, intensity * copy_ceiling_gbps(machine) / 1e3)
     return {"kernel": short(kernel["name"]), "category": kernel["category"], "name": name, "case": result["case"],
             "variant": result["variant"], "page": page_of(name), "flops": flops, "bytes": moved, "us": us,

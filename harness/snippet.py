@@ -8,7 +8,7 @@ import importlib
 import io
 import sys
 import tokenize
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +35,11 @@ def kind(file: Path) -> str | None:
 
 
 def _parse(file: Path) -> ast.Module:
+    return _parse_as_it_is(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=512)
+def _parse_as_it_is(file: Path, changed: int) -> ast.Module:
     try:
         return ast.parse(file.read_text(encoding="utf-8"))
     except SyntaxError as error:

@@ -75,13 +75,14 @@ def _unstable(summary: dict) -> bool:
     return summary["q3"] - summary["q1"] > UNSTABLE_SHARE * summary["median"]
 
 
-def enqueue_us(call, count: int = 200) -> dict:
-    """Summary of the host's time until the call returns, on an idle device."""
+def enqueue_us(call, count: int = 200, limit_s: float = 0.5) -> dict:
+    """Summary of the host's time until the call returns, on an idle device; fewer samples where the device is slow."""
     samples = []
-    for _ in range(count):
+    begun = time.perf_counter()
+    while len(samples) < count and (len(samples) < 15 or time.perf_counter() - begun < limit_s):
         torch.cuda.synchronize()
-        begun = time.perf_counter()
+        before = time.perf_counter()
         call()
-        samples.append((time.perf_counter() - begun) * 1e6)
+        samples.append((time.perf_counter() - before) * 1e6)
     torch.cuda.synchronize()
     return summarise(samples)

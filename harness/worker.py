@@ -2,6 +2,7 @@
 import gc
 import json
 import sys
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,13 @@ from harness import machine, snippet
 from harness.counters import RANGE
 from harness.measure import bind, compare, variants
 from harness.timing import Clock
+
+BEGUN = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line of the log, with the seconds since this process began its turn."""
+    print(f"{time.monotonic() - BEGUN:6.1f} s  {text}", flush=True)
 
 
 def missing(needs: dict) -> str | None:
@@ -35,7 +43,7 @@ def measure(name: str, out: str) -> None:
     elif hasattr(module, "capture"):
         answer["data"] = module.capture(device="cuda")
     else:
-        answer["results"] = compare(module, say=lambda text: print(text, flush=True))
+        answer["results"] = compare(module, say)
     torch.cuda.synchronize()  # an error that a kernel left behind is this snippet's
     Path(out).write_text(json.dumps(answer), encoding="utf-8")
 
@@ -46,7 +54,8 @@ def count(name: str, out: str, again: bool = True) -> None:
     Before that each call is timed again: a second run, in another process than the first. The medians go to `out`.
     """
     module, clock, seconds = snippet.load(name), Clock() if again else None, []
-    for case in module.cases.values():
+    for name_of_case, case in module.cases.items():
+        say(name_of_case)
         args = None  # the last case's memory goes back before the next case takes its own
         torch.manual_seed(0)
         for _, factory in variants(module):
@@ -91,4 +100,5 @@ if __name__ == "__main__":
     else:
         prepare(rest[0])
         if sys.stdin.readline():  # our turn; at the end of the input there is nobody left who waits for us
+            BEGUN = time.monotonic()
             {"measure": measure, "count": count, "count_calls": count_calls}[task](*rest)

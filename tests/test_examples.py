@@ -6,9 +6,12 @@ from sybil.document import Document
 
 from harness import snippet
 
-EXAMPLES = {"index.md": 2, "fusion/pointwise.md": 14, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11,
-            "path/autograd.md": 7, "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
-            "attention/online-softmax.md": 13, "reference/machines.md": 7, "reference/verification.md": 1}
+EXAMPLES = {"index.md": 2, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11, "path/autograd.md": 7,
+            "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
+            "memory/hierarchy.md": 16, "memory/roofline.md": 6, "memory/counting-traffic.md": 8, "memory/measuring.md": 10,
+            "fusion/index.md": 6, "fusion/compiler.md": 15, "fusion/pointwise.md": 24, "fusion/attention-fusion.md": 19,
+            "fusion/modes.md": 19, "fusion/when-not-to-fuse.md": 12, "attention/online-softmax.md": 13,
+            "exercises/index.md": 15, "reference/machines.md": 7, "reference/verification.md": 1}
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,11 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from harness import record, show, show_terminal, snippet
+from harness import record, show, show_terminal, snippet, units
+from harness.chart import chart
 from harness.labels import WORDS
 from harness.results import Missing
+from harness.roofline import roofline
 from harness.state import page
 
 CHAIN, CLOCKS = "fusion/pointwise/chain", "fusion/pointwise/clocks"
@@ -17,7 +19,7 @@ TITLE = {"en": "A title", "zh": "标题"}
 LABELS = {language: {"enqueue": "Enqueue", "timer": "Timer"} for language in ("en", "zh")}
 FIGURES = {
     "table": lambda: show.table(CHAIN, "fp16", ("time", "kernels", "kernel_time", "enqueue", "peak", "traffic", "share",
-                                               "speedup", "error", "compile")),
+                                               "speedup", "error")),
     "kernels": lambda: show.kernels(CHAIN, "fp16"),
     "bars": lambda: show.bars(CHAIN, ("fp16", "eager"), ("bf16", "default"), title=TITLE),
     "timeline": lambda: show.timeline(CHAIN, "fp16", {key: {"eager": ["a"] * 4, "default": ["b"]} for key in TITLE}, TITLE, TITLE),
@@ -25,6 +27,11 @@ FIGURES = {
     "ceilings": show.ceilings,
     "machine_facts": show.machine_facts,
     "records": show.records,
+    "rows": lambda: show.rows(CHAIN, {"en": ["variant", "time"], "zh": ["变体", "时间"]}, lambda data: [
+        [name, units.us(result.call_us.median)] for name, result in data.fp16.items()]),
+    "chart": lambda: chart(CHAIN, lambda data: {("a", "甲"): [(1, data.fp16.eager.call_us.median), (4, 2.0)]},
+                           x=TITLE, y=TITLE, title=TITLE),
+    "roofline": roofline,
 }
 
 
@@ -37,9 +44,11 @@ def content_of(name: str, machine: str = record.REFERENCE) -> dict:
 def fresh_records(tmp_path_factory):
     """The reference's records in a folder of their own, each with the digest that its snippet has now."""
     folder = tmp_path_factory.mktemp("results")
-    for file in (record.RESULTS / record.REFERENCE).rglob("*.json"):
-        content = record.read(file)
-        record.write(content | {"digest": snippet.digest(content["snippet"])}, folder / file.relative_to(record.RESULTS))
+    shutil.copytree(record.RESULTS / record.REFERENCE, folder / record.REFERENCE)
+    for name in snippet.names():
+        if record.freshness(name, record.REFERENCE) != "fresh":  # while its snippet is being changed
+            content = record.read(record.path(record.REFERENCE, name))
+            record.write(content | {"digest": snippet.digest(name)}, folder / record.REFERENCE / f"{name}.json")
     return folder
 
 

@@ -6,7 +6,8 @@ import torch
 
 # --8<-- [start:functions]
 def three(x, y, z):
-    return x + y.permute(2, 0, 1) + z.permute(1, 2, 0)  # reads three tensors, writes one: 4 in all
+    # reads three tensors, writes one
+    return x + y.permute(2, 0, 1) + z.permute(1, 2, 0)
 
 
 def add_y(x, y):
@@ -14,7 +15,7 @@ def add_y(x, y):
 
 
 def add_z(w, z):
-    return w + z.permute(1, 2, 0)  # reads two, writes one: 6 with the step before
+    return w + z.permute(1, 2, 0)  # reads two, writes one
 # --8<-- [end:functions]
 
 
@@ -32,7 +33,8 @@ def add(x, y, z):
 
 # --8<-- [start:variants]
 def untiled():
-    return torch.compile(three, options={"triton.max_tiles": 1})  # every index runs along the result's last axis
+    """Every index runs along the result's last axis."""
+    return torch.compile(three, options={"triton.max_tiles": 1})
 
 
 def apart():
@@ -41,7 +43,7 @@ def apart():
 
 
 def copied():
-    """y and z are put in x's order by kernels of their own: 2 + 2 tensors moved, then 4 more."""
+    """y and z are put in x's order by kernels of their own: 2 + 2 tensors moved, then 4."""
     of_y, of_z, last = torch.compile(contiguous_y), torch.compile(contiguous_z), torch.compile(add)
     return lambda x, y, z: last(x, of_y(y), of_z(z))
 # --8<-- [end:variants]

@@ -6,23 +6,26 @@ import triton.language as tl
 
 # --8<-- [start:product]
 def product(a, b):
-    return a @ b  # [n, k] @ [k, n]: 2 * n * n * k FLOPs, and n * n results to write whatever k is
+    # [n, k] @ [k, n]: 2 * n * n * k FLOPs, and n * n results to write whatever k is
+    return a @ b
 # --8<-- [end:product]
 
 
 # --8<-- [start:loop]
 @triton.jit
-def multiply_add_kernel(x_pointer, y_pointer, count, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+def multiply_add_kernel(x_pointer, y_pointer, count,
+                        STEPS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     y = tl.load(x_pointer + at, mask=at < count)   # 4 bytes read
     for _ in tl.static_range(STEPS):
-        y = y * 0.99 + 0.01                        # one fused multiply-add, 2 FLOPs, in a register
+        y = y * 0.99 + 0.01                        # one multiply-add, 2 FLOPs
     tl.store(y_pointer + at, y, mask=at < count)   # 4 bytes written
 
 
 def multiply_add(x, steps):
     y = torch.empty_like(x)
-    multiply_add_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), STEPS=steps, BLOCK=1024)
+    multiply_add_kernel[(triton.cdiv(x.numel(), 1024),)](
+        x, y, x.numel(), STEPS=steps, BLOCK=1024)
     return y
 # --8<-- [end:loop]
 
