@@ -106,7 +106,7 @@ def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Co
     log = _log(name)
     begun = time.monotonic()
     try:
-        answer = measure(name, folder, line)
+        answer, spent_s = measure(name, folder, line)
         answer["duration_s"] = round(time.monotonic() - begun, 1)
         record.write(answer, record.path(machine, name))
     except Exception as error:  # whatever one snippet does, the others are still measured
@@ -118,7 +118,8 @@ def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Co
             console.print(f"  | {said}", markup=False, highlight=False)
         return False
     log.unlink(missing_ok=True)
-    console.print(f"  measured {name} in {answer['duration_s']} s", markup=False)
+    parts = ", ".join(f"{task} {seconds:.1f}" for task, seconds in spent_s.items())
+    console.print(f"  measured {name} in {answer['duration_s']} s ({parts})", markup=False)
     return True
 
 
@@ -128,26 +129,33 @@ def _tail(log: Path, lines: int = 20) -> list[str]:
     return list(deque(log.read_text(encoding="utf-8", errors="replace").splitlines(), lines))
 
 
-def measure(name: str, folder: Path, line: process.Line) -> dict:
-    """A record's content, from processes of its own: the measurement, then the counters."""
-    jobs, limit_s = _jobs(name, folder), snippet.constant(name, "time_limit_s", 600)
-    line.run(jobs.pop("measure"), limit_s)
-    answer = _answer(folder / name / "measure.json")
+def measure(name: str, folder: Path, line: process.Line) -> tuple[dict, dict[str, float]]:
+    """A record's content, from processes of its own: the measurement, then the counters. And what each took, in seconds."""
+    jobs, limit_s, spent_s = _jobs(name, folder), snippet.constant(name, "time_limit_s", 600), {}
+
+    def finish(task: str):
+        begun = time.monotonic()
+        try:
+            line.run(jobs.pop(task), limit_s)
+        finally:
+            spent_s[task] = time.monotonic() - begun
+        return _answer(folder / name / f"{task}.json")
+    answer = finish("measure")
     if answer.get("results") and not jobs:
         wanted = snippet.constant(name, "count_traffic", True)
         answer["counters_missing"] = "Nsight Compute (ncu) is not installed" if wanted else "this snippet asks for times alone"
-    for task, job in jobs.items() if answer.get("results") else ():
+    for task in list(jobs) if answer.get("results") else ():
         try:
-            line.run(job, limit_s)
+            again = finish(task)
             table = counters.parse((folder / name / f"{task}.csv").read_text(encoding="utf-8"))
             counters.ATTACH[task](answer["results"], table)
-            for result, again_us in zip(answer["results"], _answer(folder / name / f"{task}.json"), strict=True):
+            for result, again_us in zip(answer["results"], again, strict=True):
                 result.update({"again_us": again_us} if again_us else {})
         except (process.ChildError, OSError, ValueError) as error:
             answer["counters_missing"] = f"Nsight Compute could not read the counters: {error}"[:300]
     what = snippet.kind(snippet.path(name))
     return {"snippet": name, "kind": what, "method_version": snippet.METHOD[what], "digest": snippet.digest(name),
-            "date": date.today().isoformat(), "commit": _commit(), **answer}
+            "date": date.today().isoformat(), "commit": _commit(), **answer}, spent_s
 
 
 def _answer(out: Path):

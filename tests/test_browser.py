@@ -245,3 +245,20 @@ def test_kernel_opens_with_the_keyboard(visit, language):
 
 def test_pages_are_all_opened():
     assert len(PAGES) >= 4
+
+
+@each_language
+def test_roofline_is_walked_by_keyboard_and_leads_to_pages(browser, site_url, language):
+    browser.get(f"{site_url}{PREFIX[language]}memory/roofline/")
+    points = browser.find_elements(By.CSS_SELECTOR, ".roofline svg a")
+    said = browser.find_element(By.CSS_SELECTOR, ".roofline__said")
+    assert len(points) > 100
+    assert [point.get_attribute("tabindex") for point in points].count("-1") == len(points) - 1  # one stop for Tab
+    browser.execute_script("arguments[0].focus()", points[0])
+    for key, index in ((Keys.ARROW_RIGHT, 1), (Keys.ARROW_RIGHT, 2), (Keys.ARROW_LEFT, 1), (Keys.END, len(points) - 1), (Keys.HOME, 0)):
+        browser.switch_to.active_element.send_keys(key)
+        assert browser.switch_to.active_element == points[index]
+        assert said.text == points[index].get_attribute("aria-label") and "FLOP/B" in said.text
+    target = points[0].get_dom_attribute("href").replace("../", "")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    wait(browser, lambda driver: driver.current_url == site_url + target)

@@ -1,6 +1,5 @@
 """A figure that a page shows cannot change by a factor of two without a claim failing, even with its checksum renewed."""
 import copy
-import doctest
 import json
 import re
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ def figures(value, where: tuple = ()) -> Iterator[tuple]:
             isinstance(item, (int, float)) for item in value):
         yield where
     elif isinstance(value, (dict, list)) and where[-1:] not in (("grid",), ("block",)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        kept = value[:12] if where[-1:] == ("kernels",) else value  # of a call with hundreds of kernels a dozen stand for all
+        for key, item in kept.items() if isinstance(kept, dict) else enumerate(kept):
             yield from figures(item, (*where, key))
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and value and where[-1] != "line":  # a place in a file
         yield where
@@ -91,7 +91,7 @@ def failing(topic: str) -> bool:
     """Whether a claim fails, of those pages whose claims read the record; those on machines read all of them."""
     mentions = [page for page in PAGES_WITH_CLAIMS if topic in (snippet.SNIPPETS / page / "claims.pycon").read_text(encoding="utf-8")]
     mentions.sort(key=lambda page: not topic.startswith(page))  # its own page's claims are the likeliest to fail
-    return any(claims.check(page, flags=doctest.FAIL_FAST)[1] for page in dict.fromkeys([*mentions, "reference/machines"]))
+    return any(claims.check(page, all_of_them=False)[1] for page in dict.fromkeys([*mentions, "reference/machines"]))
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_CLAIMS)
@@ -102,17 +102,27 @@ def test_claims_hold(page):
 
 @pytest.mark.parametrize("name", snippet.names())
 def test_figure_shown_is_held_by_a_claim(name, pages_read):
-    pages_read(name, RECORDS[name])
+    content, pages = RECORDS[name], using(name)
+    pages_read(name, content)
     assert not failing(name)
-    pages = using(name)
-    before, unheld, held = shown(pages), [], 0
-    for where in figures({key: RECORDS[name][key] for key in ("results", "data", "machine") if key in RECORDS[name]}):
+    before, loose, held = shown(pages), [], 0
+    for where in figures({key: content[key] for key in ("results", "data", "machine") if key in content}):
         for factor in (2, 0.5):
-            pages_read(name, changed(RECORDS[name], where, factor))
+            pages_read(name, changed(content, where, factor))
             if failing(name):
                 held += 1
-            elif shown(pages) != before:
-                unheld.append((*where, factor))
+            else:
+                loose.append((where, factor))
+    unheld = []
+    for first in range(0, len(loose), 24):  # pages are slow to print: together first, each by a factor of its own
+        some, together = loose[first:first + 24], content
+        for number, (where, factor) in enumerate(some):
+            together = changed(together, where, factor * (1 + number / 50))
+        pages_read(name, together)
+        if shown(pages) != before:
+            for where, factor in some:
+                pages_read(name, changed(content, where, factor))
+                unheld += [(*where, factor)] if shown(pages) != before else []
     assert unheld == []
     assert held > 10
 

@@ -6,7 +6,7 @@ from sybil.document import Document
 
 from harness import snippet
 
-EXAMPLES = {"index.md": 2, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11, "path/autograd.md": 7,
+EXAMPLES = {"index.md": 3, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11, "path/autograd.md": 7,
             "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
             "memory/hierarchy.md": 16, "memory/roofline.md": 6, "memory/counting-traffic.md": 8, "memory/measuring.md": 10,
             "fusion/index.md": 6, "fusion/compiler.md": 15, "fusion/pointwise.md": 24, "fusion/attention-fusion.md": 19,

@@ -220,13 +220,20 @@ json.dump([None] * 3 if calls else [7.5, None, 7.5], open(out, "w"))
 
 def test_run_starts_the_next_process_early_and_lets_it_wait_for_its_turn(project):
     order = project / "order.txt"
-    say = "open({!r}, 'a').write({!r} + '\\n')"
-    jobs = [process.Job((sys.executable, "-c", f"import sys, time\n{say.format(str(order), name + ' up')}\nsys.stdin.readline()\n"
-                         f"time.sleep(1)\n{say.format(str(order), name + ' works')}"), project / name, project / f"{name}.log")
-            for name in ("first", "second")]
+    script = f"""
+import pathlib, sys, time
+name, order = sys.argv[1], pathlib.Path({str(order)!r})
+def say(word): order.open("a").write(f"{{name}} {{word}}\\n")
+say("up")
+sys.stdin.readline()
+begun = time.monotonic()
+while "second up" not in order.read_text() and time.monotonic() - begun < 20: time.sleep(0.05)
+say("works")
+"""
+    jobs = [process.Job((sys.executable, "-c", script, name), project, project / f"{name}.log") for name in ("first", "second")]
     with process.Line(jobs) as line:
         for job in jobs:
-            line.run(job, 20)
+            line.run(job, 30)
     assert order.read_text().splitlines() == ["first up", "second up", "first works", "second works"]
 
 
@@ -234,7 +241,7 @@ def test_run_ends_a_waiting_process_that_is_not_wanted(project):
     jobs = [process.Job((sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.readline()"), project, project / f"{name}.log")
             for name in ("first", "second")]
     with process.Line(jobs) as line:
-        line.run(jobs[0], 20)
+        line.run(jobs[0], 30)
         waiting = line.waiting[jobs[1]]
         assert alive(waiting.pid)
     assert not alive(waiting.pid)
