@@ -23,7 +23,7 @@ class Axis:
         else:
             self.ticks = _decades(min(values), max(values)) if log else _even(max(values))
             self.low, self.high = self.ticks[0], self.ticks[-1]
-        while len(self.ticks) > MOST_TICKS + 2:
+        while len(self.ticks) > MOST_TICKS:
             self.ticks = self.ticks[::2]
 
     def place(self, value: float) -> float:

@@ -46,7 +46,7 @@ def interpreted() -> dict:
 
 
 def test_measure_collects_every_snippet():
-    assert len(BY_KIND["comparison"]) >= 12 and len(IN_TRITON) >= 3
+    assert len(BY_KIND["comparison"]) >= 12 and len(IN_TRITON) >= 2
     assert sum(map(len, BY_KIND.values())) == len(snippet.names())
 
 
