@@ -166,11 +166,11 @@ def _answer(out: Path):
 
 
 def _commit() -> str | None:
-    """The commit the snippets were at, with a + where the tree had changes. A copy without history: $SOURCE_COMMIT."""
+    """The commit the snippets were at, with a + where the tree had changes; $SOURCE_COMMIT says it for a copy of a tree."""
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        found = subprocess.run(command, cwd=snippet.ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        described = subprocess.run(command, cwd=snippet.ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:  # an image without git
-        found = ""
-    found = found or os.environ.get("SOURCE_COMMIT", "")
+        described = ""
+    found = os.environ.get("SOURCE_COMMIT") or described
     return found if re.fullmatch(r"[0-9a-f]{4,40}\+?", found) else None
