@@ -34,13 +34,6 @@ OPTIONS = {"a": {"en": "first", "zh": "甲"}, "b": {"en": "second", "zh": "乙"}
 each_language = pytest.mark.parametrize("language", ("en", "zh"))
 
 
-@pytest.fixture(autouse=True)
-def page_state():
-    language = page.language
-    yield
-    page.language = language
-
-
 def checks() -> dict[str, str]:
     """One of each kind."""
     return {"number": number("traffic.eager", BOTH, 2147.48, "MB"), "choice": choice("kernels.fused", BOTH, OPTIONS, "b", BOTH),

@@ -1,8 +1,6 @@
 """The compiler's stages side by side: lines and their source lines are the record's, and kin is marked by mouse, touch and keys."""
-from pathlib import Path
 from xml.etree import ElementTree
 
-import material
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -11,11 +9,11 @@ from selenium.webdriver.common.keys import Keys
 from harness import snippet, stages
 from harness.results import _nodes
 from harness.state import page
-from tests.test_browser import FAINT, SCHEMES, WIDTHS, resize
+from tests.figure_page import ASSETS, open_figure
+from tests.test_browser import FAINT, SCHEMES, WIDTHS
 from tests.test_browser import browser as chromium  # noqa: F401 (a fixture)
-from tests.test_explorer import NAMED, PAGE, having
+from tests.test_explorer import having
 
-ASSETS = snippet.ROOT / "overrides/assets"
 SCRIPT, STYLE = ASSETS / "js/stages.js", ASSETS / "css/stages.css"
 LONG = [{"text": f"FFMA R{number}, R1, R2, R3 & <R4>", "from": ["2"] if number >= 60 else []} for number in range(80)]
 RECORD = _nodes({"training": {"stages": {
@@ -88,21 +86,10 @@ def test_site_loads_script_and_style():
 
 @pytest.fixture
 def visit(chromium, tmp_path):  # noqa: F811
-    """Opens a page that holds the figure alone, in Material's styles and ours."""
-    sheets = Path(material.__file__).parent / "templates/assets/stylesheets"
-    styles = [next(sheets.glob("main.*.min.css")), next(sheets.glob("palette.*.min.css")), ASSETS / "css/site.css", STYLE]
-    style = "".join(sheet.read_text(encoding="utf-8") for sheet in styles)
-
     def opened(width: int = 1440, scheme: str = "light", language: str = "en", script: bool = True):
         page.language = language
         body = stages.stages("fusion/compiler", "training", TITLES)
-        file = tmp_path / "page.html"
-        file.write_text(PAGE.format(language=language, scheme=NAMED[scheme], style=style, body=body,
-                                    script=SCRIPT.read_text(encoding="utf-8") if script else ""), encoding="utf-8")
-        resize(chromium, width)
-        chromium.get(file.as_uri())
-        assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
-        return chromium
+        return open_figure(chromium, tmp_path, "stages", body, width, scheme, language, script)
     return opened
 
 

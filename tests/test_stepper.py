@@ -3,10 +3,8 @@ import json
 import math
 import random
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
-import material
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -15,21 +13,14 @@ from harness import snippet
 from harness.labels import WORDS
 from harness.state import page
 from harness.stepper import PRESETS, SCORES, VALUES, number, stepper, steps, whole
-from tests.test_browser import FAINT, SCHEMES, WIDTHS, resize
+from tests.figure_page import ASSETS, open_figure
+from tests.test_browser import FAINT, SCHEMES, WIDTHS
 from tests.test_browser import browser as chromium  # noqa: F401 (a fixture)
-from tests.test_explorer import NAMED, PAGE, having
+from tests.test_explorer import having
 
-ASSETS = snippet.ROOT / "overrides/assets"
 SCRIPT, STYLE = ASSETS / "js/stepper.js", ASSETS / "css/stepper.css"
 SHOWN = ("scores", "top", "m", "factor", "l", "o", "scale", "mean")
 each_language = pytest.mark.parametrize("language", ("en", "zh"))
-
-
-@pytest.fixture(autouse=True)
-def page_state():
-    language = page.language
-    yield
-    page.language = language
 
 
 def drawn(language: str = "en") -> ElementTree.Element:
@@ -96,20 +87,9 @@ def test_site_loads_script_and_style():
 
 @pytest.fixture
 def visit(chromium, tmp_path):  # noqa: F811
-    """Opens a page that holds the figure alone, in Material's styles and ours."""
-    sheets = Path(material.__file__).parent / "templates/assets/stylesheets"
-    styles = [next(sheets.glob("main.*.min.css")), next(sheets.glob("palette.*.min.css")), ASSETS / "css/site.css", STYLE]
-    style = "".join(sheet.read_text(encoding="utf-8") for sheet in styles)
-
     def opened(width: int = 1440, scheme: str = "light", language: str = "en", script: bool = True):
         page.language = language
-        file = tmp_path / "page.html"
-        file.write_text(PAGE.format(language=language, scheme=NAMED[scheme], style=style, body=stepper(),
-                                    script=SCRIPT.read_text(encoding="utf-8") if script else ""), encoding="utf-8")
-        resize(chromium, width)
-        chromium.get(file.as_uri())
-        assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
-        return chromium
+        return open_figure(chromium, tmp_path, "stepper", stepper(), width, scheme, language, script)
     return opened
 
 
