@@ -54,7 +54,7 @@ def serve(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Every page's examples and every test; what a machine lacks is skipped with its reason, and is an error in CI."""
     install(session, "test")
-    session.run("python", "-m", "pytest", "-n", "3", "--dist", "worksteal", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session
