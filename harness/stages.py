@@ -7,17 +7,12 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
+from harness.labels import WORDS
 from harness.results import Node
 from harness.show import figure, render
 from harness.state import page
 
 LEXERS = {"cpp": "cpp", "sass": "text"}  # all other stages are Python
-WORDS = {
-    "en": {"pick": "Mark what comes from a line", "go": "Go to a stage", "count": "{n} of {all}", "said": "Lines marked: {0}.",
-           "hint": "Choose a line of the source, or point at a line of any stage; Escape clears. "
-                   "The numbers beside a line are the source lines it comes from."},
-    "zh": {"pick": "标出来自某一行的内容", "go": "转到某个阶段", "count": "{n} / {all}", "said": "标出的行：{0}。",
-           "hint": "选择源代码的一行，或指向任一阶段的一行；按 Escape 取消。行首的数字表示它来自源代码的第几行。"}}
 
 
 def stages(name: str, key: str, titles: dict[str, dict[str, str]]) -> str:
@@ -25,7 +20,7 @@ def stages(name: str, key: str, titles: dict[str, dict[str, str]]) -> str:
     def draw(data: Node) -> str:
         words = titles[page.language]
         found = [_stage(stage, words[stage], data[key]["stages"][stage]) for stage in words]
-        return render("stages.html", source=_picks(data[key]["stages"]["source"]), stages=found, words=WORDS[page.language])
+        return render("stages.html", source=_picks(data[key]["stages"]["source"]), stages=found, words=WORDS[page.language]["stages"])
     return figure(name, draw)
 
 

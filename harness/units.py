@@ -33,10 +33,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def seconds(value: float) -> str:
-    return f"{value:.1f} s"
-
-
 def short(value: float) -> str:
     """A label of an axis: 250, 10 k, 2 M, 0.5."""
     for unit, factor in ((" T", 1e12), (" G", 1e9), (" M", 1e6), (" k", 1e3)):

@@ -7,6 +7,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from harness import snippet, stages
+from harness.labels import WORDS
 from harness.results import _nodes
 from harness.state import page
 from tests.figure_page import ASSETS, open_figure
@@ -67,9 +68,9 @@ def test_code_is_coloured_with_the_sites_classes():
 def test_words_are_the_pages():
     for language, other in (("en", "zh"), ("zh", "en")):
         html = ElementTree.tostring(drawn(language), encoding="unicode")
-        assert all(text in html for text in stages.WORDS[language].values())
-        assert not any(text in html for key, text in stages.WORDS[other].items() if key != "count")
-    assert stages.WORDS["en"].keys() == stages.WORDS["zh"].keys()
+        assert all(text in html for text in WORDS[language]["stages"].values())
+        assert not any(text in html for key, text in WORDS[other]["stages"].items() if key != "count")
+    assert WORDS["en"]["stages"].keys() == WORDS["zh"]["stages"].keys()
 
 
 def test_script_is_small_and_names_no_host():
@@ -115,12 +116,12 @@ def said(browser) -> str:
 def test_picking_a_line_marks_its_kin_and_counts_it(visit, language):
     browser = visit(language=language)
     first, second = picks(browser)
-    assert marked(browser) == [0, 0, 0] and said(browser) == stages.WORDS[language]["hint"]
+    assert marked(browser) == [0, 0, 0] and said(browser) == WORDS[language]["stages"]["hint"]
     first.click()
     assert marked(browser) == [2, 2, 0] and first.get_attribute("aria-pressed") == "true"
-    counts = " · ".join(f"{title} {stages.WORDS[language]['count'].format(n=n, all=count)}"
+    counts = " · ".join(f"{title} {WORDS[language]['stages']['count'].format(n=n, all=count)}"
                         for title, n, count in zip(TITLES[language].values(), (2, 2, 0), (4, 3, 80), strict=True))
-    assert said(browser) == stages.WORDS[language]["said"].format(counts)
+    assert said(browser) == WORDS[language]["stages"]["said"].format(counts)
     second.click()
     assert marked(browser) == [2, 1, 20] and first.get_attribute("aria-pressed") == "false"
     second.click()  # a second time takes it away
@@ -148,7 +149,7 @@ def test_keys_are_enough(visit):
     browser.switch_to.active_element.send_keys(Keys.SPACE)
     assert picks(browser)[1].get_attribute("aria-pressed") == "true"
     browser.switch_to.active_element.send_keys(Keys.ESCAPE)
-    assert marked(browser) == [0, 0, 0] and said(browser) == stages.WORDS["en"]["hint"]
+    assert marked(browser) == [0, 0, 0] and said(browser) == WORDS["en"]["stages"]["hint"]
     reached = set()
     for _ in range(8):
         browser.switch_to.active_element.send_keys(Keys.TAB)
