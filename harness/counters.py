@@ -20,7 +20,7 @@ FLOPS = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": weight for op, 
 KERNEL_METRICS = (*METRICS.values(), *FLOPS)
 CALL_METRICS = (METRICS["dram_read_bytes"], METRICS["dram_write_bytes"])
 # A call as it runs, with cold caches at its start alone: where ncu counts kernels, it empties the caches before each.
-EACH_KERNEL = ("--profile-from-start", "off", "--target-processes", "all")
+EACH_KERNEL = ("--profile-from-start", "off", "--target-processes", "application-only")
 WHOLE_CALL = ("--replay-mode", "app-range", "--cache-control", "all")
 RANGE = "measure:"  # an NVTX range around each call that is counted
 

@@ -1,6 +1,7 @@
 """What runs in a fresh process: `python -m harness.worker measure|count|count_calls|machine ...`. Needs torch and a GPU."""
 import gc
 import json
+import os
 import sys
 import time
 from contextlib import suppress
@@ -36,8 +37,12 @@ def missing(needs: dict) -> str | None:
 
 def measure(name: str, out: str) -> None:
     """The whole of a snippet; the answer is written to `out`, since standard output belongs to the log."""
-    module = snippet.load(name)
     answer: dict = {"machine": machine.describe()}
+    if snippet.kind(snippet.path(name)) == "lab":
+        from harness import lab
+        Path(out).write_text(json.dumps(answer | {"data": lab.execute(name, say)}), encoding="utf-8")
+        return
+    module = snippet.load(name)
     if reason := missing(getattr(module, "needs", {})):
         answer["unsupported"] = reason
     elif hasattr(module, "capture"):
@@ -87,8 +92,12 @@ def count_calls(name: str, out: str) -> None:
 
 def prepare(name: str) -> None:
     """What takes seconds and touches no GPU: import the snippet, and the compiler where the snippet compiles."""
+    if snippet.kind(snippet.path(name)) == "lab":
+        return  # its kernel is fresh: it imports for itself
+    import torch._dynamo  # the profiler imports it, too
     if "torch.compile" in snippet.path(name).read_text(encoding="utf-8"):
         import torch._inductor.compile_fx  # noqa: F401
+        torch.compile(torch.add, backend="aot_eager")(torch.ones(1), 1)  # what every compilation needs is set up by the first
     snippet.load(name)
     gc.freeze()  # what was imported stays: a collection before each look at the memory need not walk it again
 
@@ -99,6 +108,9 @@ if __name__ == "__main__":
         print(json.dumps(machine.describe()))
     else:
         prepare(rest[0])
+        say("ready")
         if sys.stdin.readline():  # our turn; at the end of the input there is nobody left who waits for us
             BEGUN = time.monotonic()
             {"measure": measure, "count": count, "count_calls": count_calls}[task](*rest)
+            say("done")
+            os._exit(0)  # at once: Inductor's pool of compilers takes ten seconds to end, and our parent ends the whole group
