@@ -1,4 +1,4 @@
-"""A snippet: a file under snippets/ that gives a comparison (`variants`) or a capture (`capture`).
+"""A snippet: a file under snippets/ that gives a comparison (`variants`) or a capture (`capture`), or a lab under snippets/labs/.
 
 Nothing here imports torch: what a snippet is, and its digest, are read from its source.
 """
@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import io
+import re
 import sys
 import tokenize
 from functools import cache, lru_cache
@@ -14,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SNIPPETS = ROOT / "snippets"
 # Raise a version when the way of measuring changes: it is part of the digest, so its records become stale.
-METHOD = {"comparison": 2, "capture": 1}
+METHOD = {"comparison": 2, "capture": 1, "lab": 1}
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
 
 
@@ -27,7 +28,9 @@ def path(name: str) -> Path:
 
 
 def kind(file: Path) -> str | None:
-    """"capture", "comparison", or None for a file that is only imported by snippets."""
+    """"lab", "capture", "comparison", or None for a file that is only imported by snippets."""
+    if file.parent == SNIPPETS / "labs":
+        return "lab"
     tops = _parse(file).body
     if any(isinstance(node, ast.FunctionDef) and node.name == "capture" for node in tops):
         return "capture"
@@ -67,6 +70,8 @@ def _under(name: str, prefix: str) -> bool:
 
 def load(name: str):
     """Import the snippet as a module. Raises SnippetError where it breaks the contract."""
+    if kind(path(name)) == "lab":
+        raise SnippetError(f"snippets/{name}.py is a lab: importing would run it")
     if str(SNIPPETS) not in sys.path:
         sys.path.insert(0, str(SNIPPETS))
     module = importlib.import_module(name.replace("/", "."))
@@ -91,10 +96,13 @@ def digest(name: str) -> str:
     """SHA-256 over what the snippet does: its tokens, those of what it imports from snippets/, and the method.
 
     Comments, docstrings, blank lines and layout do not count. A capture records line numbers, so there they do.
+    A lab records what each code cell printed, so where its cells begin and end does.
     """
     what = kind(path(name))
     seen: dict[Path, list] = {}
     _collect(path(name), what == "capture", seen)
+    if what == "lab":
+        seen[path(name)] = [normalised_tokens(cell) for cell in code_cells(path(name).read_text(encoding="utf-8"))]
     parts = [f"{what} {METHOD[what]}"]
     parts += [f"{file.relative_to(SNIPPETS).as_posix()} {tokens}" for file, tokens in sorted(seen.items())]
     return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -119,6 +127,12 @@ def _imported(tree: ast.AST, package: tuple[str, ...]) -> list[str]:
             base = ".".join([*above, *filter(None, [node.module])])
             found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return found
+
+
+def code_cells(source: str) -> list[str]:
+    """The code cells of a lab, in py:percent form: each cell begins with a line `# %%`."""
+    heads_and_bodies = re.split(r"^# %%(.*)\n", source, flags=re.M)
+    return [body for head, body in zip(heads_and_bodies[1::2], heads_and_bodies[2::2], strict=True) if "[markdown]" not in head]
 
 
 def normalised_tokens(source: str, with_lines: bool = False) -> list[tuple]:

@@ -15,7 +15,7 @@ from harness import measure, record, snippet
 from tests.conftest import need
 
 BY_KIND = {kind: [name for name in snippet.names() if snippet.kind(snippet.path(name)) == kind]
-           for kind in ("comparison", "capture")}
+           for kind in ("comparison", "capture", "lab")}
 COMPILER = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
 
 
@@ -57,7 +57,9 @@ def test_measure_comparison_is_right_at_its_small_size(name, request):
     need(COMPILER or not compiled, "no C++ compiler, which torch.compile needs on a CPU")
     errors = request.getfixturevalue("interpreted")[name] if name in IN_TRITON else measure.errors(module, "cpu")
     assert list(errors) == [*module.variants, *compiled]
-    assert all(0 <= error["relative"] < 1 and math.isfinite(error["max_abs"]) for error in errors.values())
+    right = [error for error in errors.values() if "unsupported" not in error]
+    assert len(right) >= len(errors) / 2  # a CPU has not every backend
+    assert all(0 <= error["relative"] < 1 and math.isfinite(error["max_abs"]) for error in right)
 
 
 @pytest.mark.parametrize("name", BY_KIND["capture"])
