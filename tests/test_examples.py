@@ -6,14 +6,19 @@ from sybil.document import Document
 
 from harness import snippet
 
-EXAMPLES = {"index.md": 3, "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11, "path/autograd.md": 7,
-            "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
-            "memory/hierarchy.md": 16, "memory/roofline.md": 6, "memory/counting-traffic.md": 8, "memory/measuring.md": 10,
-            "fusion/index.md": 6, "fusion/compiler.md": 15, "fusion/pointwise.md": 24, "fusion/attention-fusion.md": 19,
-            "fusion/reduction.md": 23, "fusion/modes.md": 19, "fusion/when-not-to-fuse.md": 19, "attention/cost.md": 11, "attention/online-softmax.md": 13, "attention/flash-attention.md": 20,
-            "attention/backward.md": 14, "attention/backends.md": 22, "attention/reading-the-paper.md": 3, "attention/paper-vs-gpu.md": 19,
-            "labs/pointwise-fusion.md": 2, "labs/attention-backend.md": 2, "labs/attention-cost.md": 2,
-            "exercises/index.md": 15, "reference/machines.md": 7, "reference/verification.md": 2}
+EXAMPLES = {
+    "index.md": 3,
+    "path/overview.md": 6, "path/python-to-tensor.md": 7, "path/dispatcher.md": 11, "path/autograd.md": 7,
+    "path/aten.md": 6, "path/allocator.md": 13, "path/launch.md": 7,
+    "memory/hierarchy.md": 16, "memory/roofline.md": 6, "memory/counting-traffic.md": 8, "memory/measuring.md": 10,
+    "fusion/index.md": 6, "fusion/compiler.md": 15, "fusion/pointwise.md": 24, "fusion/attention-fusion.md": 19,
+    "fusion/reduction.md": 23, "fusion/modes.md": 19, "fusion/when-not-to-fuse.md": 19,
+    "attention/cost.md": 11, "attention/online-softmax.md": 13, "attention/flash-attention.md": 20,
+    "attention/backward.md": 14, "attention/backends.md": 22, "attention/reading-the-paper.md": 3,
+    "attention/paper-vs-gpu.md": 19,
+    "labs/pointwise-fusion.md": 2, "labs/attention-backend.md": 2, "labs/attention-cost.md": 2,
+    "exercises/index.md": 15,
+    "reference/machines.md": 7, "reference/verification.md": 2}
 
 
 @pytest.fixture(scope="module")
