@@ -39,11 +39,11 @@ def ceiling_tflops(dtype: str, machine: str | None = None) -> float:
 def kernels(machine: str | None = None) -> list[dict]:
     """Each kernel whose traffic was counted: its FLOPs, bytes, us, intensity (FLOP/byte), TFLOP/s and its share of its roof."""
     machine = machine or page.machine
-    found = []
+    found, slope, roofs = [], copy_ceiling_gbps(machine) / 1e3, {dtype: ceiling_tflops(dtype, machine) for dtype in DTYPES}
     for name in snippet.names():
         if snippet.kind(snippet.path(name)) == "comparison" and record.path(machine, name).exists():
             for result in load(name, machine)["record"].get("results", ()):
-                found += [_point(machine, name, result, kernel) for kernel in result.get("kernels", ()) if _counted(result, kernel)]
+                found += [_point(name, result, kernel, slope, roofs) for kernel in result.get("kernels", ()) if _counted(result, kernel)]
     return found
 
 
@@ -54,7 +54,7 @@ def _counted(result: Node, kernel: Node) -> bool:
     return "flops" in result if kernel["category"] in ON_TENSOR_CORES else counters.get("flops_count") is not None
 
 
-def _point(machine: str, name: str, result: Node, kernel: Node) -> dict:
+def _point(name: str, result: Node, kernel: Node, slope: float, roofs: dict[str, float]) -> dict:
     tensor = kernel["category"] in ON_TENSOR_CORES
     alike = sum(other["category"] == kernel["category"] for other in result["kernels"])  # two products share the call's count
     flops = result["flops"] / alike if tensor else kernel["counters"]["flops_count"]
@@ -62,8 +62,7 @@ def _point(machine: str, name: str, result: Node, kernel: Node) -> dict:
     us, intensity = kernel["time_us"]["median"], flops / moved
     tflops = flops / us / 1e6
     dtype = next((dtype for dtype in DTYPES if result["case"].startswith(dtype)), "bf16")
-    ceiling = ceiling_tflops(dtype if tensor else "fp32", machine)
-    roof = min(ceiling, intensity * copy_ceiling_gbps(machine) / 1e3)
+    roof = min(roofs[dtype if tensor else "fp32"], intensity * slope)
     return {"kernel": short(kernel["name"]), "category": kernel["category"], "name": name, "case": result["case"],
             "variant": result["variant"], "page": page_of(name), "flops": flops, "bytes": moved, "us": us,
             "intensity": intensity, "tflops": tflops, "gbps": moved / us / 1e3, "share": tflops / roof if roof else None}

@@ -146,17 +146,6 @@ class TestPage:
         assert len(urls) > 5 and [url for url in urls if not url.startswith((site_url, "data:", "blob:" + site_url))] == []
         assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
-    def test_switches_language_and_back(self, visit, site_url, page, language):
-        browser = visit(PREFIX[language] + page)
-        other = "en" if language == "zh" else "zh"
-        for there in (other, language):
-            browser.find_element(By.CSS_SELECTOR, ".md-select button").send_keys(Keys.NULL)  # the focus opens the list
-            link = browser.find_element(By.CSS_SELECTOR, f".md-select__link[hreflang={there}]")
-            wait(browser, lambda _, link=link: link.is_displayed())
-            link.send_keys(Keys.ENTER)
-            wait(browser, lambda browser, there=there: browser.current_url == site_url + PREFIX[there] + page)
-            assert browser.find_element(By.TAG_NAME, "html").get_attribute("lang") == there
-
     def test_needs_no_scripts(self, visit, built_site, page, language):
         browser = visit("robots.txt")
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
@@ -171,6 +160,20 @@ class TestPage:
                 assert len(shown) == count
         finally:
             browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@each_language
+@pytest.mark.parametrize("page", PAGES[::6])  # the list is the same on every page; where its links lead tests/test_site.py asks of all
+def test_switches_language_and_back(visit, site_url, page, language):
+    browser = visit(PREFIX[language] + page)
+    other = "en" if language == "zh" else "zh"
+    for there in (other, language):
+        browser.find_element(By.CSS_SELECTOR, ".md-select button").send_keys(Keys.NULL)  # the focus opens the list
+        link = browser.find_element(By.CSS_SELECTOR, f".md-select__link[hreflang={there}]")
+        wait(browser, lambda _, link=link: link.is_displayed())
+        link.send_keys(Keys.ENTER)
+        wait(browser, lambda browser, there=there: browser.current_url == site_url + PREFIX[there] + page)
+        assert browser.find_element(By.TAG_NAME, "html").get_attribute("lang") == there
 
 
 def test_contrast_of_faint_text_is_told(visit):

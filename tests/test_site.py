@@ -127,6 +127,15 @@ def test_site_links_lead_somewhere(built_site, page, language):
     assert [link for link in sorted(set(html.links())) if broken(link, ROOT_URL + name, built_site)] == []
 
 
+@each_language
+@each_page
+def test_language_list_leads_to_the_same_page(built_site, page, language):
+    url = ROOT_URL + PREFIX[language] + page
+    named = {tag["hreflang"]: urljoin(url, tag["href"]) for tag in Html(built_site / PREFIX[language] / page / "index.html").tags("a")
+             if tag.get("class") == "md-select__link"}
+    assert named == {other: ROOT_URL + prefix + page for other, prefix in PREFIX.items()}
+
+
 def test_site_links_to_every_record_from_both_languages(built_site):
     for prefix in PREFIX.values():
         url = f"{ROOT_URL}{prefix}reference/machines/"
