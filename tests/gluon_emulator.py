@@ -4,12 +4,16 @@ Gluon has no interpreter. `installed()` puts modules of the names that a kernel 
 then runs as plain Python on tensors. It shows wrong indices, masks, phases and deadlocks, not data races or layouts.
 """
 import contextlib
+import importlib.util
 import sys
 import threading
 import time
 import types
+from pathlib import Path
 
 import torch
+
+from harness import snippet
 
 WAIT_S = 20.0  # a wait this long is a deadlock
 POLL_S = 1e-4  # between two volatile loads
@@ -324,3 +328,13 @@ def installed():
         torch.Tensor.to = TO
         for name, module in kept.items():
             sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+
+
+@contextlib.contextmanager
+def imported(name: str):
+    """The module of snippets/<name>.py, its kernel run by this emulator for as long as the context lasts."""
+    spec = importlib.util.spec_from_file_location(f"{Path(name).name}_emulated", snippet.path(name))
+    module = importlib.util.module_from_spec(spec)
+    with installed():
+        spec.loader.exec_module(module)
+        yield module

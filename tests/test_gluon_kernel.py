@@ -1,5 +1,4 @@
 """The Gluon kernel on the CPU, through tests/gluon_emulator.py: indices, masks, phases, deadlocks. Speed and layouts need a GPU."""
-import importlib.util
 import math
 import re
 import struct
@@ -7,17 +6,12 @@ import struct
 import pytest
 import torch
 
-from harness import snippet
 from tests import gluon_emulator
 
 
 @pytest.fixture(scope="module")
 def kernel():
-    file = snippet.SNIPPETS / "attention/gluon_kernel.py"
-    spec = importlib.util.spec_from_file_location("gluon_kernel_emulated", file)
-    module = importlib.util.module_from_spec(spec)
-    with gluon_emulator.installed():
-        spec.loader.exec_module(module)
+    with gluon_emulator.imported("attention/gluon_kernel") as module:
         yield module
 
 

@@ -1,12 +1,10 @@
 """The softmax pipeline on the CPU, through tests/gluon_emulator.py: indices, masks, phases, deadlocks. Speed and layouts need a GPU."""
-import importlib.util
 import random
 import threading
 
 import pytest
 import torch
 
-from harness import snippet
 from tests import gluon_emulator
 
 SMALL = {"block": 512, "places": 4}  # pieces of 512 elements, two lines for each warp
@@ -14,11 +12,7 @@ SMALL = {"block": 512, "places": 4}  # pieces of 512 elements, two lines for eac
 
 @pytest.fixture(scope="module")
 def kernel():
-    file = snippet.SNIPPETS / "fusion/reduction/pipeline_kernel.py"
-    spec = importlib.util.spec_from_file_location("pipeline_kernel_emulated", file)
-    module = importlib.util.module_from_spec(spec)
-    with gluon_emulator.installed():
-        spec.loader.exec_module(module)
+    with gluon_emulator.imported("fusion/reduction/pipeline_kernel") as module:
         yield module
 
 
