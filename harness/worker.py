@@ -38,12 +38,12 @@ def missing(needs: dict) -> str | None:
 def measure(name: str, out: str) -> None:
     """The whole of a snippet; the answer is written to `out`, since standard output belongs to the log."""
     answer: dict = {"machine": machine.describe()}
-    if snippet.kind(snippet.path(name)) == "lab":
+    is_lab = snippet.kind(snippet.path(name)) == "lab"
+    module = None if is_lab else snippet.load(name)
+    if is_lab:
         from harness import lab
-        Path(out).write_text(json.dumps(answer | {"data": lab.execute(name, say)}), encoding="utf-8")
-        return
-    module = snippet.load(name)
-    if reason := missing(getattr(module, "needs", {})):
+        answer["data"] = lab.execute(name, say)
+    elif reason := missing(getattr(module, "needs", {})):
         answer["unsupported"] = reason
     elif hasattr(module, "capture"):
         answer["data"] = module.capture(device="cuda")

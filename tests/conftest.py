@@ -1,6 +1,7 @@
 """What tests share: the rule for what a machine lacks, and the site, built once."""
 import os
 import threading
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -34,13 +35,21 @@ def built_site(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def site_url(built_site):
-    """Where the built site is served on this machine, with a slash at the end."""
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *words):
-            pass
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(built_site)))
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+@contextmanager
+def served(folder):
+    """Where a folder is served on this machine, with a slash at the end."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def site_url(built_site):
+    with served(built_site) as url:
+        yield url

@@ -1,9 +1,6 @@
 """The built site in a browser: errors, hosts, widths, the language switch, search, contrast, keyboard, no scripts."""
 import json
 import shutil
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from selenium import webdriver
@@ -12,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from harness import record
-from tests.conftest import need
+from tests.conftest import need, served
 from tests.test_site import PAGES, PREFIX, Html, build_without_jieba, each_language, each_page
 
 WIDTHS, SCHEMES = (375, 1440), ("light", "dark")
@@ -102,15 +99,10 @@ def visit(browser, site_url):
 
 @pytest.fixture(scope="module")
 def url_without_jieba(tmp_path_factory):
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *words):
-            pass
     folder = tmp_path_factory.mktemp("without_jieba")
     build_without_jieba(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder / "site")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    with served(folder / "site") as url:
+        yield url
 
 
 def resize(browser, width: int) -> None:

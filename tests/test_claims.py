@@ -48,38 +48,27 @@ def changed(content, where: tuple, factor: float):
     return content
 
 
-def reading(topic: str) -> re.Pattern:
-    """What the source of a page says where it shows a record: its name, or a figure that draws no other record."""
+def using(topic: str) -> list[str]:
+    """The pages that show something of a record: by an alias, by a block, or by a figure that draws no other record."""
     own = {"path/trace": "frames|saved|explorer", "path/dispatch": "key_sets|dispatch_table|key_order",
            "path/allocator": "life|rounding|actions", "path/launch": "launch_chart", "machine/copy": "share|floor_us|bars"}
-    more = r"|table\(|bars\(" if topic == "machine/copy" else ""
-    return re.compile(rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\({more}")
-
-
-def using(topic: str) -> list[str]:
-    """The pages that show something of a record."""
-    return [name for name in PAGES if reading(topic).search((DOCS / "en" / name).read_text(encoding="utf-8"))]
+    pattern = re.compile(rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\(|table\(|bars\(" if topic == "machine/copy"
+                         else rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\(")
+    return [name for name in PAGES if pattern.search((DOCS / "en" / name).read_text(encoding="utf-8"))]
 
 
 # What shows every record at once is held as a whole by its page's own claims.
 OF_EVERY_RECORD = ("harness.claims", "records()", "roofline()")
 
 
-def shown(pages: list[str], topic: str) -> str:
-    """What the pages show of a record: the lines with a value of it, filled in, and the blocks that print it.
-
-    Any value and any block may hold a ceiling of the machine.
-    """
-    out, ceiling = [], topic.startswith("machine/")
+def shown(pages: list[str]) -> str:
+    """Everything that the pages show of the records: filled-in text and printed blocks."""
+    out = []
     for name in pages:
         source = (DOCS / "en" / name).read_text(encoding="utf-8")
-        aliases = front(source).get("records") or {}
-        mine = re.compile("|".join(rf"\b{alias}\b" for alias, record_of in aliases.items() if ceiling or record_of == topic) or "$^")
-        lines = [line for line in source.split("\n") if "{{" in line and (ceiling or mine.search(line))]
-        out.append(fill("\n".join(lines), aliases, name))
+        out.append(fill(source, front(source).get("records") or {}, name))
         for info, body in fences(source):
-            if info.startswith("python exec") and not any(block in body for block in OF_EVERY_RECORD) and (
-                    ceiling or reading(topic).search(body) or mine.search(body)):
+            if info.startswith("python exec") and not any(block in body for block in OF_EVERY_RECORD):
                 exec(body, {"print": out.append})
     return re.sub(r"(?<=<small).*?(?=</small>)", "", "\n".join(out), flags=re.S)  # the spread goes with its median
 
@@ -121,7 +110,7 @@ def test_figure_shown_is_held_by_a_claim(name, pages_read):
     content, pages = RECORDS[name], using(name)
     pages_read(name, content)
     assert not failing(name)
-    before, loose, held = shown(pages, name), [], 0
+    before, loose, held = shown(pages), [], 0
     for where in figures({key: content[key] for key in ("results", "data", "machine") if key in content}):
         for factor in (2, 0.5):
             pages_read(name, changed(content, where, factor))
@@ -135,10 +124,10 @@ def test_figure_shown_is_held_by_a_claim(name, pages_read):
         for number, (where, factor) in enumerate(some):
             together = changed(together, where, factor * (1 + number / 50))
         pages_read(name, together)
-        if shown(pages, name) != before:
+        if shown(pages) != before:
             for where, factor in some:
                 pages_read(name, changed(content, where, factor))
-                unheld += [(*where, factor)] if shown(pages, name) != before else []
+                unheld += [(*where, factor)] if shown(pages) != before else []
     assert unheld == []
     assert held > 10
 

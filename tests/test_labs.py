@@ -12,10 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from posixpath import join, normpath
@@ -26,7 +23,7 @@ from selenium.webdriver.common.keys import Keys
 
 from harness import lab, record, results, snippet
 from harness.state import page
-from tests.conftest import need
+from tests.conftest import need, served
 from tests.test_browser import asked, browser, visit  # noqa: F401 (two are fixtures)
 from tests.test_pages import TYPED, prose
 
@@ -343,13 +340,8 @@ def test_record_of_other_cells_is_refused(tree, monkeypatch):
 @pytest.fixture(scope="module")
 def site_url(site):
     """Where the labs' pages are served; the browser tests' own `visit` goes there."""
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *words):
-            pass
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    with served(site) as url:
+        yield url
 
 
 @pytest.mark.parametrize(("prefix", "none"), [("", "none yet"), ("zh/", "还没有填")])
