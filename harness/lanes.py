@@ -1,4 +1,4 @@
-"""Who works when: a lane for each worker, a box for each piece of work, several ways of sharing it out one below the other. No torch."""
+"""Who works when, simulated: a lane for each worker, a box for each piece of work, one way of sharing it out below the other. No torch."""
 from collections.abc import Callable
 
 from harness.results import Node
@@ -15,7 +15,7 @@ def lanes(name: str, ways: Callable[[Node], dict], *, worker: str, title: dict, 
         found = [_way(label, workers, page.language == "zh") for label, workers in ways(data).items()]
         return render("lanes.html", ways=found, top=max(way["end"] for way in found), worker=worker, title=title[page.language],
                       unit=unit[page.language])
-    return figure(name, draw)
+    return figure(name, draw, "simulated_on")
 
 
 def _way(label: str | tuple[str, str], workers: list, chinese: bool) -> dict:

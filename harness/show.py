@@ -118,8 +118,8 @@ def _shown() -> list[str]:
     return [record.REFERENCE, here] if here != record.REFERENCE and here in record.machines() else [record.REFERENCE]
 
 
-def figure(name: str, draw) -> Markup:
-    """What `draw` makes of the snippet's record on each machine shown, with the reason where there is none."""
+def figure(name: str, draw, how: str = "measured_on") -> Markup:
+    """What `draw` makes of the snippet's record on each machine shown, with the reason where there is none; `how` it came about."""
     parts = []
     for machine in _shown():
         try:
@@ -130,7 +130,7 @@ def figure(name: str, draw) -> Markup:
             parts.append(render("absent.html", text=word("no_record", _machine(machine)["gpu"])))
             continue
         body = _body(results, draw)
-        parts.append(render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine))
+        parts.append(render("figure.html", body=body, other=machine != record.REFERENCE) + _provenance(name, machine, how))
     return Markup("\n").join(parts)
 
 
@@ -147,9 +147,10 @@ def _body(results: Node, draw) -> Markup:
         return render("absent.html", text=word("lacks", gpu, lack))
 
 
-def _provenance(name: str, machine: str) -> str:
+def _provenance(name: str, machine: str, how: str = "measured_on") -> str:
     content = load(name, machine)["record"]
-    return render("provenance.html", record=content, name=name, state=_state(name, machine), elsewhere=machine != page.here.get("name"))
+    return render("provenance.html", record=content, name=name, how=how, state=_state(name, machine),
+                  elsewhere=machine != page.here.get("name"))
 
 
 def _state(name: str, machine: str) -> str:

@@ -28,6 +28,7 @@ def test_lanes_repeat_their_numbers_in_a_table_and_in_the_title():
     html = drawn()
     assert re.findall(r"<td>(.*?)</td>", html) == ["1", "2", "3 1", "2"]
     assert '<p class="legend">a text</p>' in html and 'role="img"' in html
+    assert "Simulated, not measured" in html and "Measured on" not in html
     assert "<title>a text: uneven, 4 blocks, 62 %; even, 2 blocks, 100 %</title>" in html
 
 
