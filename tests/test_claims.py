@@ -61,15 +61,23 @@ def using(topic: str) -> list[str]:
 OF_EVERY_RECORD = ("harness.claims", "records()", "roofline()")
 
 
+@cache
+def parsed(name: str) -> tuple:
+    """A page's source, its aliases and its blocks, compiled."""
+    source = (DOCS / "en" / name).read_text(encoding="utf-8")
+    blocks = [compile(body, name, "exec") for info, body in fences(source)
+              if info.startswith("python exec") and not any(block in body for block in OF_EVERY_RECORD)]
+    return source, front(source).get("records") or {}, blocks
+
+
 def shown(pages: list[str]) -> str:
     """Everything that the pages show of the records: filled-in text and printed blocks."""
     out = []
     for name in pages:
-        source = (DOCS / "en" / name).read_text(encoding="utf-8")
-        out.append(fill(source, front(source).get("records") or {}, name))
-        for info, body in fences(source):
-            if info.startswith("python exec") and not any(block in body for block in OF_EVERY_RECORD):
-                exec(body, {"print": out.append})
+        source, aliases, blocks = parsed(name)
+        out.append(fill(source, aliases, name))
+        for block in blocks:
+            exec(block, {"print": out.append})
     return re.sub(r"(?<=<small).*?(?=</small>)", "", "\n".join(out), flags=re.S)  # the spread goes with its median
 
 
