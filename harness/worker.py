@@ -37,20 +37,24 @@ def missing(needs: dict) -> str | None:
 
 def measure(name: str, out: str) -> None:
     """The whole of a snippet; the answer is written to `out`, since standard output belongs to the log."""
-    answer: dict = {"machine": machine.describe()}
-    is_lab = snippet.kind(snippet.path(name)) == "lab"
-    module = None if is_lab else snippet.load(name)
-    if is_lab:
+    answer = {"machine": machine.describe()}  # its clock as it is found
+    if snippet.kind(snippet.path(name)) == "lab":
         from harness import lab
         answer["data"] = lab.execute(name, say)
-    elif reason := missing(getattr(module, "needs", {})):
-        answer["unsupported"] = reason
-    elif hasattr(module, "capture"):
-        answer["data"] = module.capture(device="cuda")
     else:
-        answer["results"] = compare(module, say)
-    torch.cuda.synchronize()  # an error that a kernel left behind is this snippet's
+        answer |= _answer(snippet.load(name))
     Path(out).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _answer(module) -> dict:
+    if reason := missing(getattr(module, "needs", {})):
+        answer = {"unsupported": reason}
+    elif hasattr(module, "capture"):
+        answer = {"data": module.capture(device="cuda")}
+    else:
+        answer = {"results": compare(module, say)}
+    torch.cuda.synchronize()  # an error that a kernel left behind is this snippet's
+    return answer
 
 
 def count(name: str, out: str, again: bool = True) -> None:
