@@ -1,5 +1,6 @@
 """What tests share: the rule for what a machine lacks, and the site, built once."""
 import os
+import resource
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -27,12 +28,34 @@ def english(monkeypatch):
     monkeypatch.setattr(page, "language", "en")
 
 
+def child_processor_s() -> float:
+    """What ended children of this process used of a processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.fixture(scope="session")
-def built_site(tmp_path_factory):
-    """A folder with the site, built from the committed records in both languages."""
-    folder = tmp_path_factory.mktemp("site")
-    harness_site.build(site=folder)
+def no_torch(tmp_path_factory):
+    """A folder which makes `import torch` end a Python that has it in its path."""
+    folder = tmp_path_factory.mktemp("no_torch")
+    (folder / "torch").mkdir()
+    (folder / "torch/__init__.py").write_text("raise SystemExit('torch was imported')\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory, no_torch):
+    """The site, built from the committed records in both languages: its folder, and what it took of a processor, in seconds."""
+    folder, before = tmp_path_factory.mktemp("site"), child_processor_s()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(no_torch), prepend=os.pathsep)
+        harness_site.build(site=folder)
+    return folder, child_processor_s() - before
+
+
+@pytest.fixture(scope="session")
+def built_site(build):
+    return build[0]
 
 
 class Quiet(SimpleHTTPRequestHandler):

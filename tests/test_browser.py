@@ -1,4 +1,4 @@
-"""The built site in a browser: errors, hosts, widths, the language switch, search, contrast, keyboard, no scripts."""
+"""The built site in a browser: errors, hosts, widths, the language switch, contrast, keyboard, no scripts."""
 import json
 import shutil
 
@@ -9,8 +9,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from harness import record
-from tests.conftest import need, served
-from tests.test_site import PAGES, PREFIX, Html, build_without_jieba, each_language, each_page
+from tests.conftest import need
+from tests.test_site import PAGES, PREFIX, Html, each_language, each_page
 
 WIDTHS, SCHEMES = (375, 1440), ("light", "dark")
 KERNELS = "fusion/pointwise/"
@@ -97,14 +97,6 @@ def visit(browser, site_url):
     return opened
 
 
-@pytest.fixture(scope="module")
-def url_without_jieba(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("without_jieba")
-    build_without_jieba(folder)
-    with served(folder / "site") as url:
-        yield url
-
-
 def resize(browser, width: int) -> None:
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -188,42 +180,6 @@ def test_colour_scheme_follows_the_system(visit, language):
         colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
         shades.append(sum(int(part) for part in colour.strip("rgba()").split(",")[:3]) / 3)
     assert shades[0] > 200 and shades[1] < 80
-
-
-def results(browser, word: str) -> list[tuple[str, str]]:
-    """Page and text of what the search finds."""
-    field = browser.find_element(By.CSS_SELECTOR, ".md-search__input")
-    field.click()
-    field.clear()
-    field.send_keys(word)
-    links = "return [...document.querySelectorAll('.md-search-result__link')].map((a) => [a.href.split(/[?#]/)[0], a.textContent])"
-    return wait(browser, lambda browser: [tuple(found) for found in browser.execute_script(links)])
-
-
-@pytest.mark.parametrize(("language", "word", "page"), [
-    ("en", "broadcast", KERNELS), ("en", "float64 reference", "reference/verification/"),
-    ("zh", "融合", KERNELS), ("zh", "显存", "reference/verification/"), ("zh", "广播", KERNELS)])
-def test_search_finds_the_page(visit, site_url, language, word, page):
-    found = results(visit(PREFIX[language]), word)
-    assert site_url + PREFIX[language] + page in [url for url, _ in found]
-    assert all(url.startswith(site_url + PREFIX[language]) for url, _ in found)
-    assert word.split()[0] in found[0][1] + found[1][1]
-
-
-@pytest.mark.parametrize(("word", "page"), [
-    ("融合", KERNELS), ("显存", "reference/verification/"), ("字节与显存", "reference/verification/")])
-def test_search_without_jieba_finds_words_within_sentences(visit, url_without_jieba, word, page):
-    found = results(visit("zh/", site=url_without_jieba), word)
-    assert f"{url_without_jieba}zh/{page}" in [url for url, _ in found]
-
-
-def test_search_finds_nothing_for_what_no_page_says(visit):
-    browser = visit("")
-    results(browser, "broadcast")
-    field = browser.find_element(By.CSS_SELECTOR, ".md-search__input")
-    field.clear()
-    field.send_keys("zebra")
-    wait(browser, lambda browser: not browser.find_elements(By.CSS_SELECTOR, ".md-search-result__link"))
 
 
 @each_language
