@@ -29,6 +29,11 @@ def path(name: str) -> Path:
 
 def kind(file: Path) -> str | None:
     """"lab", "capture", "comparison", or None for a file that is only imported by snippets."""
+    return _kind(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=512)
+def _kind(file: Path, changed: int) -> str | None:
     if file.parent == SNIPPETS / "labs":
         return "lab"
     tops = _parse(file).body

@@ -37,5 +37,5 @@ def _stage(stage: str, title: str, lines: list[Node]) -> dict:
 
 def _coloured(stage: str, lines: list[Node]) -> list[Markup]:
     """Every line of a text as HTML with Pygments' classes; no line of these listings is within a longer token."""
-    lexer = get_lexer_by_name(LEXERS.get(stage, "python"), stripnl=False)
-    return [Markup(highlight(line["text"], lexer, HtmlFormatter(nowrap=True)).rstrip("\n")) for line in lines]  # noqa: S704 (Pygments escapes)
+    lexer, formatter = get_lexer_by_name(LEXERS.get(stage, "python"), stripnl=False), HtmlFormatter(nowrap=True)
+    return [Markup(highlight(line["text"], lexer, formatter).rstrip("\n")) for line in lines]  # noqa: S704 (Pygments escapes)
