@@ -95,7 +95,7 @@ def count_calls(name: str, out: str) -> None:
 
 
 def prepare(name: str) -> None:
-    """What takes seconds and touches no GPU: import the snippet, and the compiler where the snippet compiles."""
+    """What takes seconds and launches nothing: import the snippet, and the compiler where the snippet compiles."""
     if snippet.kind(snippet.path(name)) == "lab":
         return  # its kernel is fresh: it imports for itself
     import torch._dynamo  # the profiler imports it, too
