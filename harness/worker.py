@@ -105,7 +105,7 @@ def prepare(name: str) -> None:
     """What takes seconds and launches nothing: import the snippet, and set up the compiler where the snippet compiles."""
     if snippet.kind(snippet.path(name)) == "lab":
         return  # its kernel is fresh: it imports for itself
-    import torch._dynamo  # the profiler imports it, too
+    import torch._dynamo  # noqa: F401 (the profiler imports it, too)
     if "torch.compile" in snippet.path(name).read_text(encoding="utf-8"):
         set_up_compiler()
     snippet.load(name)

@@ -28,7 +28,8 @@ DOES = {
     "topic/hangs": "print('before the hang'); time.sleep(60)",
     "topic/silent": "print('nothing to say')",
     "topic/breaks": "answer(dict(machine=MACHINE, data={}, surprise=1))",
-    "topic/compiles": "kept = os.environ['TRITON_CACHE_DIR']; os.makedirs(kept, exist_ok=True); open(kept + '/kernel.cubin', 'w'); answer(dict(machine=MACHINE, data={}))",
+    "topic/compiles": "kept = os.environ['TRITON_CACHE_DIR']; os.makedirs(kept, exist_ok=True); open(kept + '/kernel.cubin', 'w'); "
+                      "answer(dict(machine=MACHINE, data={}))",
     "topic/last": "answer(dict(machine=MACHINE, data={'n': 2}))",
 }
 SAYS = {  # what is printed of each failure: the reason, then a line of the log
