@@ -130,15 +130,6 @@ def cold_and_warm(mode, args):
 # --8<-- [end:compile]
 
 
-def small_pool(args):
-    """What the graph of a small chain keeps after a compilation with an empty cache."""
-    with fresh_cache():
-        function, _ = first_result("reduce-overhead", args)
-        for _ in range(4):
-            function(*args)
-        return memory(partial(function, *args))
-
-
 def sizes():
     found = {}
     for size in SIZES:
@@ -234,5 +225,5 @@ def outputs(x, bias, step=lambda: None):
 
 def capture(device="cuda"):
     small = inputs(rows=64, columns=64, device=device)
-    return {"sizes": sizes(), "small_pool": small_pool(small), "static": static_inputs(inputs(device=device)), "layers": small_layers(),
+    return {"sizes": sizes(), "static": static_inputs(inputs(device=device)), "layers": small_layers(),
             "outputs": {"plain": outputs(*small), "marked steps": outputs(*small, torch.compiler.cudagraph_mark_step_begin)}}
