@@ -60,7 +60,7 @@ def _assigned(tops: list[ast.stmt]) -> dict[str, ast.expr]:
 
 
 def names(*prefixes: str) -> list[str]:
-    """Every snippet, or those named by a full name or a folder, as asked. Raises SnippetError for a name that matches none."""
+    """Every snippet, or those named by a full name or a folder, in the order asked for. Raises SnippetError for an unknown name."""
     found = [file.relative_to(SNIPPETS).with_suffix("").as_posix()
              for file in sorted(SNIPPETS.rglob("*.py")) if kind(file)]
     for prefix in prefixes:
