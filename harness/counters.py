@@ -20,7 +20,7 @@ FLOPS = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": weight for op, 
 KERNEL_METRICS = (*METRICS.values(), *FLOPS)
 CALL_METRICS = (METRICS["dram_read_bytes"], METRICS["dram_write_bytes"])
 # A call as it runs, with cold caches at its start alone: where ncu counts kernels, it empties the caches before each.
-EACH_KERNEL = ("--profile-from-start", "off", "--target-processes", "application-only")
+EACH_KERNEL = ("--profile-from-start", "off")
 WHOLE_CALL = ("--replay-mode", "app-range", "--cache-control", "all")
 RANGE = "measure:"  # an NVTX range around each call that is counted
 
@@ -32,6 +32,7 @@ def tool() -> str | None:
 def command(log: str, metrics: tuple[str, ...] = KERNEL_METRICS, *options: str) -> list[str]:
     """ncu's own options: clocks are left as they are, and only what the worker brackets is counted."""
     return [tool(), "--csv", "--page", "raw", "--print-units", "base", "--nvtx", "--clock-control", "none",
+            "--target-processes", "application-only",  # else ncu waits for the processes of Inductor's pool to end
             *options, "--log-file", log, "--metrics", ",".join(metrics)]
 
 

@@ -78,7 +78,8 @@ def prepare(module, case: dict, device: str) -> tuple[tuple, list[torch.Tensor]]
 
 def bind(module, factory: Callable, args) -> Callable:
     """A call without arguments; gradients of a backward pass are cleared by the snippet's `reset` before each."""
-    torch._dynamo.reset()  # else a second size is silently a dynamic-shape kernel
+    if torch._dynamo.utils.counters["frames"]:  # something was compiled; the reset itself imports Inductor
+        torch._dynamo.reset()  # else a second size is silently a dynamic-shape kernel
     function, reset = factory(), getattr(module, "reset", None)
 
     def call():

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from harness import counters, process, record, snippet
 
 LOGS = snippet.ROOT / ".cache" / "logs"
+COMPILED = snippet.ROOT / ".cache" / "compiled"  # what compilers keep: a next run compiles what changed
 GUESS_S = 90.0  # of a snippet that was never measured
 
 
@@ -97,17 +98,18 @@ def _jobs(name: str, folder: Path) -> dict[str, process.Job]:
                                                     *counters.WHOLE_CALL)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
-    return {task: process.Job((*before, *process.worker(task, name, str(out / f"{task}.json"))), folder / "cache", _log(name))
+    return {task: process.Job((*before, *process.worker(task, name, str(out / f"{task}.json"))), COMPILED, _log(name))
             for task, before in tasks.items()}
 
 
 def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Console) -> bool:
     """Measure one snippet and write its record; say by name what went wrong."""
     log = _log(name)
-    begun = time.monotonic()
+    begun, compiled = time.monotonic(), _compiled_count()
     try:
         answer, spent_s = measure(name, folder, line)
         answer["duration_s"] = round(time.monotonic() - begun, 1)
+        answer["compiled_count"] = _compiled_count() - compiled
         record.write(answer, record.path(machine, name))
     except Exception as error:  # whatever one snippet does, the others are still measured
         known = isinstance(error, (process.ChildError, record.RecordError, snippet.SnippetError))
@@ -121,6 +123,11 @@ def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Co
     parts = ", ".join(f"{task} {seconds:.1f}" for task, seconds in spent_s.items())
     console.print(f"  measured {name} in {answer['duration_s']} s ({parts})", markup=False)
     return True
+
+
+def _compiled_count() -> int:
+    """How many kernels the compilers keep."""
+    return sum(1 for _ in COMPILED.rglob("*.cubin"))
 
 
 def _tail(log: Path, lines: int = 20) -> list[str]:

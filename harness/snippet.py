@@ -60,13 +60,13 @@ def _assigned(tops: list[ast.stmt]) -> dict[str, ast.expr]:
 
 
 def names(*prefixes: str) -> list[str]:
-    """Every snippet, or those named by a full name or a folder. Raises SnippetError for a name that matches none."""
+    """Every snippet, or those named by a full name or a folder, in the order asked for. Raises SnippetError for an unknown name."""
     found = [file.relative_to(SNIPPETS).with_suffix("").as_posix()
              for file in sorted(SNIPPETS.rglob("*.py")) if kind(file)]
     for prefix in prefixes:
         if not any(_under(name, prefix) for name in found):
             raise SnippetError(f"no snippet is named {prefix}; there are: {', '.join(found)}")
-    return [name for name in found if not prefixes or any(_under(name, p) for p in prefixes)]
+    return list(dict.fromkeys(name for prefix in prefixes for name in found if _under(name, prefix))) if prefixes else found
 
 
 def _under(name: str, prefix: str) -> bool:

@@ -94,14 +94,20 @@ def count_calls(name: str, out: str) -> None:
     count(name, out, again=False)
 
 
+def set_up_compiler() -> None:
+    """A process's first compilation imports, and builds its patterns; a product that a library has needs no kernel for it."""
+    with torch.compiler.config.patch(force_disable_caches=True):  # from a cache it would set up less
+        torch.compile(torch.mm)(torch.ones(2, 2), torch.ones(2, 2))
+    torch._dynamo.reset()
+
+
 def prepare(name: str) -> None:
-    """What takes seconds and launches nothing: import the snippet, and the compiler where the snippet compiles."""
+    """What takes seconds and launches nothing: import the snippet, and set up the compiler where the snippet compiles."""
     if snippet.kind(snippet.path(name)) == "lab":
         return  # its kernel is fresh: it imports for itself
-    import torch._dynamo  # the profiler imports it, too
+    import torch._dynamo  # noqa: F401 (the profiler imports it, too)
     if "torch.compile" in snippet.path(name).read_text(encoding="utf-8"):
-        import torch._inductor.compile_fx  # noqa: F401
-        torch.compile(torch.add, backend="aot_eager")(torch.ones(1), 1)  # what every compilation needs is set up by the first
+        set_up_compiler()
     snippet.load(name)
     gc.freeze()  # what was imported stays: a collection before each look at the memory need not walk it again
 

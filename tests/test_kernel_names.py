@@ -9,6 +9,7 @@ from harness.kernel_names import category, short
 MEASURED = {kernel["name"]: kernel["category"] for file in record.RESULTS.rglob("*.json")
             for result in json.loads(file.read_text(encoding="utf-8")).get("results", ())
             for kernel in result.get("kernels", ())}
+CLAMP = "at::native::(anonymous namespace)::launch_clamp_scalar(at::TensorIteratorBase&, c10::Scalar, c10::Scalar)::{lambda()#1}"
 ADD = "at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::Half>, std::array<char*, 3ul> >(int)"
 KNOWN = [
     ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_cga1x1x1_kernel0_0", "attention"),
@@ -53,7 +54,6 @@ def test_kernel_names_category_of_every_measured_kernel_is_the_recorded_one():
     ("MulFunctor<float> >, std::array", "vectorized_elementwise_kernel<8> · MulFunctor"),
     ("at::native::Copy<c10::Half", "multi_tensor_apply_kernel · Copy"),
     ("BinaryOpListAlphaFunctor", "multi_tensor_apply_kernel · BinaryOpListAlphaFunctor"),
-    ("launch_clamp_scalar", "vectorized_elementwise_kernel<8> · launch_clamp_scalar"),
     ("triton_poi_fused_add_gelu_mul_0", "triton_poi_fused_add_gelu_mul_0"),
     ("nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_NNT", "nvjet_sm90_hsh_256x128_64x4_1x2_h_bz_coopA_NNT"),
 ])
@@ -65,6 +65,8 @@ def test_kernel_names_short_of_a_measured_kernel(part, expected):
 @pytest.mark.parametrize(("name", "expected"), [
     ("void (anonymous namespace)::softmax_warp_forward<c10::Half, c10::Half, float, 10, false, false>(int)", "softmax_warp_forward"),
     ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>, 4> >()", "reduce_kernel<512, 1>"),
+    (f"void at::native::vectorized_elementwise_kernel<8, {CLAMP}, std::array<char*, 2ul> >(int)",
+     "vectorized_elementwise_kernel<8> · launch_clamp_scalar"),
     ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD (Device -> Device)"),
     ("::", "::"), ("", ""), ("<script>", "<script>"),
 ])

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness import measure, record, snippet
+from harness import measure, process, record, snippet, timing
 from tests.conftest import need
 
 BY_KIND = {kind: [name for name in snippet.names() if snippet.kind(snippet.path(name)) == kind]
@@ -234,3 +234,23 @@ def test_triton_interpreter_runs_a_masked_add_beside_torch(tmp_path):
     told = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False,
                           env={**os.environ, "TRITON_INTERPRET": "1"})
     assert (told.returncode, told.stdout) == (0, "interpreted InterpretedFunction\n"), told.stderr
+
+
+def test_clock_spins_longer_for_a_slow_host_and_for_that_call_alone():
+    clock, seen = object.__new__(timing.Clock), []
+    clock.sample = lambda needed: (10.0, (seen.append(clock.cycles), clock.cycles >= needed)[1])
+    for needed, last in ((10 * timing.FIRST_HIDING_CYCLES, 16), (0, 1)):
+        seen.clear()
+        assert clock.call_us(needed)["median"] == 10
+        assert {seen[0], seen[-1]} == {timing.FIRST_HIDING_CYCLES, last * timing.FIRST_HIDING_CYCLES}
+        assert len(seen) == 20 + timing.SAMPLE_COUNT + (4 if needed else 0)
+
+
+def test_compiler_is_set_up_where_there_is_none_for_cpp(tmp_path):
+    """As on a GPU machine, which may have no C++ compiler: then the library's product is all that is compiled."""
+    need(find_spec("triton"), "triton is not installed")
+    code = ("import sys; from harness import worker; worker.set_up_compiler()\n"
+            "assert 'torch._inductor.fx_passes.fuse_attention' in sys.modules and 'triton.compiler.compiler' in sys.modules")
+    done = subprocess.run([sys.executable, "-c", code], cwd=snippet.ROOT, env=process.environment(tmp_path) | {"PATH": str(tmp_path)},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

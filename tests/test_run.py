@@ -28,6 +28,8 @@ DOES = {
     "topic/hangs": "print('before the hang'); time.sleep(60)",
     "topic/silent": "print('nothing to say')",
     "topic/breaks": "answer(dict(machine=MACHINE, data={}, surprise=1))",
+    "topic/compiles": "kept = os.environ['TRITON_CACHE_DIR']; os.makedirs(kept, exist_ok=True); open(kept + '/kernel.cubin', 'w'); "
+                      "answer(dict(machine=MACHINE, data={}))",
     "topic/last": "answer(dict(machine=MACHINE, data={'n': 2}))",
 }
 SAYS = {  # what is printed of each failure: the reason, then a line of the log
@@ -59,7 +61,7 @@ def project(tmp_path, monkeypatch):
         return [sys.executable, "-c", HEAD + noted + DOES[name], task, name, *rest]
     for module, key, value in ((snippet, "ROOT", tmp_path), (snippet, "SNIPPETS", tmp_path / "snippets"),
                                (record, "RESULTS", tmp_path / "results"), (run, "LOGS", tmp_path / "logs"),
-                               (process, "worker", worker)):
+                               (run, "COMPILED", tmp_path / "compiled"), (process, "worker", worker)):
         monkeypatch.setattr(module, key, value)
     snippet.digest.cache_clear()
     yield tmp_path
@@ -121,6 +123,14 @@ def test_run_record_says_where_it_comes_from(project):
     content = record.read(record.path(MACHINE["name"], "topic/good"))
     assert (content["snippet"], content["kind"], content["method_version"]) == ("topic/good", "capture", 1)
     assert content["digest"] == snippet.digest("topic/good") and content["machine"] == MACHINE
+
+
+def test_run_keeps_what_was_compiled_and_says_how_much_was_new(project):
+    counts = []
+    for _ in range(2):
+        measured(project, ["topic/compiles", "topic/last"], again=True)
+        counts.append([record.read(record.path(MACHINE["name"], name))["compiled_count"] for name in ("topic/compiles", "topic/last")])
+    assert counts == [[1, 0], [0, 0]]
 
 
 def test_run_plans_only_the_snippet_whose_code_was_touched(project):

@@ -21,7 +21,7 @@ FIGURES = {
     "table": lambda: show.table(CHAIN, "fp16", ("time", "kernels", "kernel_time", "enqueue", "peak", "traffic", "share",
                                                "speedup", "error")),
     "kernels": lambda: show.kernels(CHAIN, "fp16"),
-    "bars": lambda: show.bars(CHAIN, ("fp16", "eager"), ("bf16", "default"), title=TITLE),
+    "bars": lambda: show.bars(CHAIN, ("fp16", "eager"), ("fp32", "default"), title=TITLE),
     "timeline": lambda: show.timeline(CHAIN, "fp16", {key: {"eager": ["a"] * 4, "default": ["b"]} for key in TITLE}, TITLE, TITLE),
     "clocks": lambda: show.clocks(CLOCKS, LABELS),
     "ceilings": show.ceilings,
@@ -125,7 +125,7 @@ def test_show_table_has_the_records_figures(reference):
 
 
 def test_show_refuses_a_case_or_a_record_that_is_not_there(reference):
-    with pytest.raises(Missing, match="no 'fp8'; there are: fp16, bf16, fp32"):
+    with pytest.raises(Missing, match="no 'fp8'; there are: fp16, fp32"):
         show.table(CHAIN, "fp8")
     with pytest.raises(Missing, match="no record of fusion/none"):
         show.table("fusion/none", "fp16")
@@ -196,9 +196,9 @@ def test_show_says_that_another_machine_has_no_record(other, monkeypatch):
 
 
 def test_show_says_what_another_machines_record_lacks(other):
-    put(CHAIN, results=[result for result in content_of(CHAIN)["results"] if result["case"] == "bf16"])
+    put(CHAIN, results=[result for result in content_of(CHAIN)["results"] if result["case"] == "fp32"])
     html = show.table(CHAIN, "fp16")
-    assert f"The record of {OTHER_GPU} lacks what this figure shows: no &#39;fp16&#39;; there are: bf16" in html
+    assert f"The record of {OTHER_GPU} lacks what this figure shows: no &#39;fp16&#39;; there are: fp32" in html
 
 
 def test_show_says_that_a_record_is_stale(reference):

@@ -161,6 +161,7 @@ def test_names_lists_what_a_folder_or_a_name_selects(tree):
     assert snippet.names() == ["topic/run", "topic/seen"]
     assert snippet.names("topic") == snippet.names("topic/") == ["topic/run", "topic/seen"]
     assert snippet.names("topic/seen") == ["topic/seen"]
+    assert snippet.names("topic/seen", "topic") == ["topic/seen", "topic/run"]
 
 
 @pytest.mark.parametrize("unknown", ["topic/ru", "nothing", "topic/helper"])

@@ -35,7 +35,7 @@ def run(x, bias, activation):
 
 
 ACTIVATIONS = {"copy_only": None, "relu": F.relu, "gelu_tanh": gelu_tanh, "gelu": F.gelu}
-variants = {"eager": run}
+variants = {}
 compiled = {"compiled": partial(torch.compile, run)}
 cases = {name: {"activation": name} for name in ACTIVATIONS}
 small = {"rows": 33, "columns": 70}

@@ -35,10 +35,9 @@ def reference(x, bias):
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 variants = {"eager": chain}
 compiled = {mode: partial(compiled_chain, mode) for mode in MODES}
-cases = {"fp16": {"dtype": torch.float16}, "bf16": {"dtype": torch.bfloat16}, "fp32": {"dtype": torch.float32},
-         "fp16_small": {"dtype": torch.float16, "rows": 64, "columns": 64}}
+cases = {"fp16": {"dtype": torch.float16}, "fp32": {"dtype": torch.float32}}
 small = {"rows": 33, "columns": 70}
-tolerance = {torch.float16: 6e-4, torch.bfloat16: 5e-3, torch.float32: 5e-7}
+tolerance = {torch.float16: 6e-4, torch.float32: 5e-7}
 
 
 def minimum_bytes(x, bias):

@@ -44,7 +44,7 @@ CLOCKS = {
 
 
 # --8<-- [start:timer]
-def timer_runs(call, count=8):
+def timer_runs(call, count=5):
     """`Timer.blocked_autorange`, a run after another: what it says, how many calls it put in a block, what compiled."""
     timer = Timer("call()", globals={"call": call})
     runs = {"samples_us": [], "calls_in_a_block": [], "graphs_compiled": []}

@@ -50,25 +50,6 @@ def in_a_graph(way, x, right, replays):
 # --8<-- [end:graph]
 
 
-def overlap_us(way, x, launches=20):
-    """The device's time for `launches` on one stream, then for as many on each of two."""
-    times = []
-    for count in (1, 2):
-        streams = [torch.cuda.Stream() for _ in range(count)]
-        begin, ends = torch.cuda.Event(enable_timing=True), [torch.cuda.Event(enable_timing=True) for _ in streams]
-        torch.cuda._sleep(20_000_000)  # the host is done before the device begins
-        begin.record()
-        for stream, end in zip(streams, ends, strict=True):
-            stream.wait_event(begin)
-            with torch.cuda.stream(stream):
-                for _ in range(launches):
-                    way(x)
-                end.record()
-        torch.cuda.synchronize()
-        times.append(max(begin.elapsed_time(end) for end in ends) * 1e3)
-    return dict(zip(("one_stream_us", "two_streams_us"), times, strict=True))
-
-
 def held(way, x, product):
     """Wrong elements in each situation. Raises ValueError where a launch alone is wrong."""
     right = way(x)
@@ -84,5 +65,4 @@ def capture(device="cuda"):
     rows = {"few_rows": 12, "many_rows": 512}
     xs = {name: torch.randn(count, 262144, device=device, dtype=torch.float16) for name, count in rows.items()}
     product = torch.randn(4096, 4096, device=device, dtype=torch.float16)
-    return {name: {"overlap": overlap_us(way, xs["few_rows"]), **{size: held(way, x, product) for size, x in xs.items()}}
-            for name, way in WAYS.items()}
+    return {name: {size: held(way, x, product) for size, x in xs.items()} for name, way in WAYS.items()}
