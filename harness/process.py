@@ -12,6 +12,7 @@ from harness.snippet import ROOT
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES",
         "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "USER", "LOGNAME")
 
+COMPILED = ROOT / ".cache" / "compiled"  # what compilers keep: a next run compiles what changed
 AHEAD = max(1, min(8, (os.cpu_count() or 1) // 2))  # children that get ready while one measures
 
 
@@ -19,12 +20,12 @@ class ChildError(Exception):
     """A child that ended badly; the message says how."""
 
 
-def environment(cache: Path) -> dict[str, str]:
-    """What a snippet's process sees: no setting of the caller's that changes torch, and compiler caches of its own."""
+def environment() -> dict[str, str]:
+    """What a snippet's process sees: no setting of the caller's that changes torch, and this project's compiler caches."""
     clean = {key: os.environ[key] for key in KEPT if key in os.environ}
     return {**clean, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), clean.get("PYTHONPATH")])),
             "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": "1",
-            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
+            "TORCHINDUCTOR_CACHE_DIR": str(COMPILED / "inductor"), "TRITON_CACHE_DIR": str(COMPILED / "triton")}
 
 
 def worker(*words: str) -> list[str]:
@@ -32,9 +33,8 @@ def worker(*words: str) -> list[str]:
 
 
 class Job(NamedTuple):
-    """A child to run: its command, the folder of its compiler caches, and the file that takes its output."""
+    """A child to run: its command, and the file that takes its output."""
     command: tuple[str, ...]
-    cache: Path
     log: Path
 
 
@@ -88,7 +88,7 @@ class Line:
 def _start(job: Job) -> subprocess.Popen:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("ab") as out:
-        return subprocess.Popen(job.command, cwd=ROOT, env=environment(job.cache), stdin=subprocess.PIPE, stdout=out,
+        return subprocess.Popen(job.command, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=out,
                                 stderr=subprocess.STDOUT, start_new_session=True)
 
 

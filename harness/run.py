@@ -15,18 +15,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from harness import counters, process, record, snippet
 
 LOGS = snippet.ROOT / ".cache" / "logs"
-COMPILED = snippet.ROOT / ".cache" / "compiled"  # what compilers keep: a next run compiles what changed
 GUESS_S = 90.0  # of a snippet that was never measured
 
 
 def this_machine() -> dict:
     """Description of the GPU here, asked of a child so that this process never imports torch. Raises ChildError."""
-    with tempfile.TemporaryDirectory() as cache:
-        try:
-            asked = subprocess.run(process.worker("machine"), cwd=snippet.ROOT, env=process.environment(Path(cache)),
-                                   capture_output=True, text=True, timeout=300, check=False)
-        except subprocess.TimeoutExpired:
-            raise process.ChildError("this machine's GPU could not be described within 300 s") from None
+    try:
+        asked = subprocess.run(process.worker("machine"), cwd=snippet.ROOT, env=process.environment(),
+                               capture_output=True, text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired:
+        raise process.ChildError("this machine's GPU could not be described within 300 s") from None
     if asked.returncode:
         tail = asked.stderr.strip().splitlines()[-1:] or ["no output"]
         raise process.ChildError(f"this machine's GPU cannot be described: {tail[0]}; is torch with CUDA installed?")
@@ -98,7 +96,7 @@ def _jobs(name: str, folder: Path) -> dict[str, process.Job]:
                                                     *counters.WHOLE_CALL)
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
-    return {task: process.Job((*before, *process.worker(task, name, str(out / f"{task}.json"))), COMPILED, _log(name))
+    return {task: process.Job((*before, *process.worker(task, name, str(out / f"{task}.json"))), _log(name))
             for task, before in tasks.items()}
 
 
@@ -127,7 +125,7 @@ def _kept(name: str, machine: str, folder: Path, line: process.Line, console: Co
 
 def _compiled_count() -> int:
     """How many kernels the compilers keep."""
-    return sum(1 for _ in COMPILED.rglob("*.cubin"))
+    return sum(1 for _ in process.COMPILED.rglob("*.cubin"))
 
 
 def _tail(log: Path, lines: int = 20) -> list[str]:

@@ -52,8 +52,8 @@ def using(topic: str) -> list[str]:
     """The pages that show something of a record: by an alias, by a block, or by a figure that draws no other record."""
     own = {"path/trace": "frames|saved|explorer", "path/dispatch": "key_sets|dispatch_table|key_order",
            "path/allocator": "life|rounding|actions", "path/launch": "launch_chart", "machine/copy": "share|floor_us|bars"}
-    pattern = re.compile(rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\(|table\(|bars\(" if topic == "machine/copy"
-                         else rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\(")
+    more = r"|table\(|bars\(" if topic == "machine/copy" else ""
+    pattern = re.compile(rf"{re.escape(topic)}\b|\b(?:{own.get(topic, topic)})\({more}")
     return [name for name in PAGES if pattern.search((DOCS / "en" / name).read_text(encoding="utf-8"))]
 
 

@@ -246,11 +246,12 @@ def test_clock_spins_longer_for_a_slow_host_and_for_that_call_alone():
         assert len(seen) == 20 + timing.SAMPLE_COUNT + (4 if needed else 0)
 
 
-def test_compiler_is_set_up_where_there_is_none_for_cpp(tmp_path):
+def test_compiler_is_set_up_where_there_is_none_for_cpp(tmp_path, monkeypatch):
     """As on a GPU machine, which may have no C++ compiler: then the library's product is all that is compiled."""
     need(find_spec("triton"), "triton is not installed")
+    monkeypatch.setattr(process, "COMPILED", tmp_path)
     code = ("import sys; from harness import worker; worker.set_up_compiler()\n"
             "assert 'torch._inductor.fx_passes.fuse_attention' in sys.modules and 'triton.compiler.compiler' in sys.modules")
-    done = subprocess.run([sys.executable, "-c", code], cwd=snippet.ROOT, env=process.environment(tmp_path) | {"PATH": str(tmp_path)},
+    done = subprocess.run([sys.executable, "-c", code], cwd=snippet.ROOT, env=process.environment() | {"PATH": str(tmp_path)},
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

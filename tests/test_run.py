@@ -61,7 +61,7 @@ def project(tmp_path, monkeypatch):
         return [sys.executable, "-c", HEAD + noted + DOES[name], task, name, *rest]
     for module, key, value in ((snippet, "ROOT", tmp_path), (snippet, "SNIPPETS", tmp_path / "snippets"),
                                (record, "RESULTS", tmp_path / "results"), (run, "LOGS", tmp_path / "logs"),
-                               (run, "COMPILED", tmp_path / "compiled"), (process, "worker", worker)):
+                               (process, "COMPILED", tmp_path / "compiled"), (process, "worker", worker)):
         monkeypatch.setattr(module, key, value)
     snippet.digest.cache_clear()
     yield tmp_path
@@ -240,7 +240,7 @@ begun = time.monotonic()
 while "second up" not in order.read_text() and time.monotonic() - begun < 20: time.sleep(0.05)
 say("works")
 """
-    jobs = [process.Job((sys.executable, "-c", script, name), project, project / f"{name}.log") for name in ("first", "second")]
+    jobs = [process.Job((sys.executable, "-c", script, name), project / f"{name}.log") for name in ("first", "second")]
     with process.Line(jobs) as line:
         for job in jobs:
             line.run(job, 30)
@@ -249,7 +249,7 @@ say("works")
 
 
 def test_run_ends_a_waiting_process_that_is_not_wanted(project):
-    jobs = [process.Job((sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.readline()"), project, project / f"{name}.log")
+    jobs = [process.Job((sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.readline()"), project / f"{name}.log")
             for name in ("first", "second")]
     with process.Line(jobs) as line:
         line.run(jobs[0], 30)
@@ -286,7 +286,7 @@ time.sleep(60)
 folder = Path(sys.argv[1])
 try:
     with process.ended_like_ctrl_c():
-        process.Line([]).run(process.Job((sys.executable, "-c", child), folder, folder / "log.txt"), 60)
+        process.Line([]).run(process.Job((sys.executable, "-c", child), folder / "log.txt"), 60)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -331,7 +331,7 @@ def test_process_stays_deaf_to_a_hang_up_under_nohup():
 
 def test_process_ends_what_a_child_that_ended_well_left_running(tmp_path):
     script = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
-    process.Line([]).run(process.Job((sys.executable, "-c", script), tmp_path, tmp_path / "log.txt"), 20)
+    process.Line([]).run(process.Job((sys.executable, "-c", script), tmp_path / "log.txt"), 20)
     pid = int((tmp_path / "log.txt").read_text())
     assert wait_until(lambda: not alive(pid))
 
@@ -341,7 +341,8 @@ def test_process_environment_drops_what_changes_torch(monkeypatch, tmp_path):
         monkeypatch.setenv(key, "mine")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    seen = process.environment(tmp_path)
+    monkeypatch.setattr(process, "COMPILED", tmp_path)
+    seen = process.environment()
     assert not {"TORCH_LOGS", "TRITON_INTERPRET", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ALLOC_CONF"} & seen.keys()
     assert seen["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor") and seen["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
     assert seen["PYTHONPATH"] == f"{ROOT}{os.pathsep}/elsewhere" and seen["CUDA_VISIBLE_DEVICES"] == "3"
